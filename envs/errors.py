@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,12 @@ def meant(name: object, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for a known name that is near; nothing where there is none."""
     near = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_has_end(path: Path) -> None:
+    """An OSError for a pipe or a device, which a stranger's settings may name: reading would never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "is a pipe or a device; must be a file", str(path))
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -13,9 +13,10 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     NonNegativeFloat,
@@ -99,24 +100,34 @@ def _defaults() -> dict[str, Any]:
     return _named(lasting_settings(Config()))
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_printable)]
+"""That tables show."""
+
+
 class Result(BaseModel):
     """Steps, time, machine and program of a finished run: those of `result.json`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    task: str
+    task: _Text
     """The digest of the run's task."""
     env_steps: PositiveInt
     learner_steps: NonNegativeInt
     seconds: NonNegativeFloat
     parameters: int
     threads: int
-    device: str
-    program: dict[str, str]
+    device: _Text
+    program: dict[_Text, _Text]
     """Versions, by name."""
-    code: list[str] = []
+    code: list[_Text] = []
     """Digests of the sources that it has run."""
-    machine: str | None = None
+    machine: _Text | None = None
     changed_at: list[int] = []
     """Env steps at which the code of its task, or of a network of the user's own, became another."""
 
@@ -419,7 +430,8 @@ def _differences(record: Record, config: Config) -> str:
     told = changed_settings(merge(record.defaults, record.settings), config)
     told += [f"{name}, which is no setting here" for name in record.apart if name not in _defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
-    return f"is of {record.agent} on {record.env} with other settings ({', '.join([*told[:3], *more])})"
+    apart = one_line(", ".join([*told[:3], *more]), 500)
+    return f"is of {record.agent} on {record.env} with other settings ({apart})"
 
 
 def _why(error: Exception) -> str:

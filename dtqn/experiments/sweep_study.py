@@ -21,6 +21,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import TypeAdapter
 
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_space import Parameter
@@ -55,6 +56,9 @@ class Trial(NamedTuple):
     @classmethod
     def of(cls, frozen: FrozenTrial) -> Trial:
         return cls(frozen.number + 1, state=_state(frozen), value=frozen.value, **frozen.user_attrs["trial"])
+
+
+_TRIAL = TypeAdapter(Trial)
 
 
 def _state(frozen: FrozenTrial) -> State:
@@ -146,9 +150,14 @@ def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     try:
         storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
         if storage.get_all_studies():
-            return optuna.load_study(study_name=None, storage=storage, pruner=pruner)
+            for line in journal.read_bytes().splitlines():
+                json.loads(line)  # Optuna forgives the last one, until another is added
+            study = optuna.load_study(study_name=None, storage=storage, pruner=pruner)
+            for frozen in study.get_trials(deepcopy=False):
+                _TRIAL.validate_python(Trial.of(frozen)._asdict())
+            return study
         return optuna.create_study(storage=storage, pruner=pruner, direction=file.goal)
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
+    except (ValueError, LookupError, TypeError, AssertionError, RuntimeError) as error:
         raise ConfigError(
             f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
             "what has been run is found again"

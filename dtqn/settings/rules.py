@@ -6,6 +6,7 @@ A rule looks at the whole run. It says in one line what is wrong and what to try
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from pydantic.fields import FieldInfo
@@ -14,7 +15,7 @@ from dtqn.settings.group import Rule, misfit
 from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
 from dtqn.settings.run import RunConfig
-from dtqn.settings.values import Cores, is_own, mark_of
+from dtqn.settings.values import Cores, is_own, mark_of, shown
 
 ROUNDED_CORES = ("gtrxl", "dtqn", "lstm")
 """Cores that may be computed in bfloat16. Others have scans or numbers that this type does not hold."""
@@ -105,6 +106,16 @@ def _prioritised_by_actor(replay: ReplayConfig) -> bool:
 
 
 RUN: Sequence[Rule] = (
+    misfit(
+        lambda c: not re.fullmatch(r"[^\W_][\w.-]*", c.agent),  # it is a part of paths
+        "agent is {more}: must be a name of letters, digits, dots and dashes",
+        lambda c: shown(c.agent),
+    ),
+    misfit(
+        lambda c: not c.env.isprintable(),
+        "env is {more}: must be a name without control characters",
+        lambda c: shown(c.env),
+    ),
     misfit(
         lambda c: (
             c.network.distribution == "categorical"

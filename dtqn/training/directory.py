@@ -9,15 +9,19 @@ import os
 import re
 import secrets
 import shlex
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 import envs
 from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
+from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import (
     Layer,
     build,
@@ -122,6 +126,26 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"{path}: {what}: {error.strerror or one_line(error)}") from None
+
+
+class _About(BaseModel):
+    """What is read of a checkpoint's description of its run."""
+
+    model_config = ConfigDict(strict=True)
+    config: dict[str, Any]
+    env_steps: NonNegativeInt
+    learner_steps: NonNegativeInt
+    rows: NonNegativeInt
+    finished: bool
+    ends_at: list[float | None]
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    parameters: int | None = None
+    task: str | None = None
+    wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")
+    changed_at: list[int] = []
+    code: list[str] = []
+    held: list[dict[str, float | None]] = []
+    last_evaluation: dict[str, float | None] = {}
 
 
 class RunDir:
@@ -329,7 +353,7 @@ class RunDir:
         what = " or ".join([f"the task {config.env}", *own_networks(config)])
         return (
             f"{self.path}: {what} has changed since the run began "
-            f"(digest {old}, now {now.digest} of {now.made_of})"
+            f"(digest {one_line(old, 20)}, now {now.digest} of {now.made_of})"
         )
 
     def task_warning(self, config: Config) -> str:
@@ -414,9 +438,10 @@ class RunDir:
         Raises:
             ConfigError: where config.yaml has been changed since, or the checkpoint does not tell.
         """
-        trained = about.get("config")
-        if not isinstance(trained, Mapping):
-            raise ConfigError(f"{self.checkpoints}: is damaged: it tells no settings of its run")
+        try:
+            trained = _About.model_validate(about).config
+        except ValidationError as error:
+            raise ConfigError(f"{self.checkpoints}: is damaged: {one_line(first_fault(error))}") from None
         now = resolved(config).model_dump(mode="json")
         for name in fields_of():
             old, new = (setting_in(settings, name, _ABSENT) for settings in (trained, now))
@@ -440,9 +465,8 @@ def make_writable(name: str, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)  # two processes may look at once
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise ConfigError(f"{name} {folder} cannot be written: {error.strerror}") from None
 

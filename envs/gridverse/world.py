@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import meant, unreadable
+from envs.errors import check_has_end, meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.resets import RESETS, layouts_memory
@@ -227,7 +227,8 @@ class WorldSpec:
             ValueError: one line that says what is wrong and what would be right.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
+            kind = type(data).__name__
+            raise ValueError(f"the world is a {kind}; it must be a mapping with {', '.join(_REQUIRED)}")
         for key in data:
             if key not in _KNOWN:
                 raise ValueError(f"unknown key {key!r} (known: {', '.join(_KNOWN)})")
@@ -361,6 +362,7 @@ def read_file(path: str | Path) -> Any:
     from envs import yaml_file  # only files need it
 
     try:
+        check_has_end(Path(path))
         return yaml_file.read(path)
     except OSError as error:
         raise ValueError(unreadable(Path(path), error)) from None

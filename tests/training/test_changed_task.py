@@ -341,6 +341,17 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
     assert chance_level.measured([config], tmp_path / "random.json")[id].episode_return == 2
 
 
+def test_random_play_is_measured_anew_where_its_file_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(chance_level, "play", lambda *_: EvaluationResult(None, None, None, 1.0, 1.0, 1))
+    config, file = fake.config_of(env="t-maze-passive-10"), tmp_path / "random.json"
+    for damage in (lambda x: x.pop("settings"), lambda x: x["result"].update(episode_return="many")):
+        chance_level.measured([config], file)
+        (entry,) = json.loads(file.read_text())
+        damage(entry)
+        file.write_text(json.dumps([entry]))
+        assert chance_level.measured([config], file)["t-maze-passive-10"].episode_return == 1
+
+
 def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypatch, recwarn):
     id, file, edited = task
     directory = RunDir(tmp_path / "run")
