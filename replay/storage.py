@@ -7,7 +7,6 @@ only. Shape legend: n rows, S slots.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
@@ -63,7 +62,7 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
 def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
     """`values` as [n, *field.shape], safe to assign into the field's dtype.
 
-    Floats are saturated into narrower floats, with a warning (a NaN stays a NaN). Everything else must
+    Floats are saturated into narrower floats (a NaN stays a NaN). Everything else must
     be held exactly: action 300 in a uint8 field is a ValueError, not action 44.
     """
     values = np.asarray(values)
@@ -74,9 +73,6 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
         return values
     if values.dtype.kind == "f" and dtype.kind == "f":
         limit = float(np.finfo(dtype).max)
-        if (np.abs(values) > limit).any():
-            told = f"{name}: numbers beyond {limit:g} are stored as that in {dtype}; scale them, or widen it"
-            warnings.warn(told, stacklevel=2)
         saturated: Array = np.clip(values, -limit, limit)
         return saturated
     with np.errstate(invalid="ignore"):
@@ -86,6 +82,12 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
         wrong = values[fitted != values].flat[0]
         raise ValueError(f"{name}: value {wrong} does not fit the field's dtype {dtype}; use a wider dtype")
     return fitted
+
+
+def at_the_end(values: Array, field: Field) -> int:
+    """How many numbers, which `fit` has passed, lie where the field's floats end: cut ones do."""
+    ends = np.abs(values) >= np.finfo(np.dtype(field.dtype)).max
+    return int(np.count_nonzero(ends))
 
 
 def _record(fields: Mapping[str, Field]) -> np.dtype[Any]:
