@@ -17,7 +17,6 @@ learn rows.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,18 +25,7 @@ import numpy.typing as npt
 
 from replay.accumulator import Accumulator, Anchors, SequenceLayout
 from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
-from replay.storage import (
-    Array,
-    Bools,
-    Field,
-    Floats,
-    Ints,
-    StepRings,
-    at_the_end,
-    checked_fields,
-    fit,
-    row_bytes,
-)
+from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
 # the row is the anchor of a sequence, the real rows of that sequence's learn block.
@@ -156,9 +144,6 @@ class SequenceReplay:
         self._all_streams = np.arange(num_streams)
         self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
         self._memory_names = [name for name, field in self.fields.items() if field.window]
-        self._half_names = {name for name, field in self.fields.items() if field.dtype == np.float16}
-        self.saturated = 0
-        """Numbers so far that float16 may not hold: they are stored as its largest."""
 
     @property
     def num_sequences(self) -> int:
@@ -169,6 +154,11 @@ class SequenceReplay:
     def num_steps(self) -> int:
         """Rows stored now, over all streams."""
         return int(np.minimum(self._accumulator.num_rows, self.steps_per_stream).sum())
+
+    @property
+    def saturated(self) -> int:
+        """Numbers so far that reached the end of float16, and are stored as that."""
+        return self._rings.saturated
 
     @property
     def max_priority(self) -> float:
@@ -192,7 +182,6 @@ class SequenceReplay:
             raise ValueError(f"rows: fields differ in {odd}; give exactly {', '.join(self.fields)}")
         values = {name: fit(name, rows[name], field, len(which)) for name, field in self.fields.items()}
         tick = self._accumulator.append(which, values["first"], values["last"])
-        self._count_saturated(values)
         # Before anything is written: what needs the rows that go must not be drawn once more.
         self._forget_overwritten(which, tick.rows)
         values[_EPISODE_STEP] = tick.episode_steps
@@ -316,7 +305,6 @@ class SequenceReplay:
             if self.fields[name].block == "rows":
                 raise ValueError(f"values: {name!r} is of block 'rows'; only other fields can change")
             fitted[name] = fit(name, values[name], self.fields[name], len(rows))[stored]
-        self._count_saturated(fitted)
         self._rings.overwrite(self._slots(streams, rows)[stored], fitted)
         return int(np.count_nonzero(stored))
 
@@ -366,7 +354,7 @@ class SequenceReplay:
             "steps_per_stream": self.steps_per_stream,
             "accumulator": self._accumulator.get_state(),
             "sampler": self._sampler.get_state(),
-            "saturated": self.saturated,
+            "saturated": self._rings.saturated,
             "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
         }
 
@@ -383,15 +371,7 @@ class SequenceReplay:
         self._rings.set_state(state["rows"], self._used_slots(num_rows))
         self._accumulator.set_state(state["accumulator"])
         self._sampler.set_state(state["sampler"])
-        self.saturated = state.get("saturated", 0)
-
-    def _count_saturated(self, values: Mapping[str, Array]) -> None:
-        for name in self._half_names & values.keys():
-            found = at_the_end(values[name], self.fields[name])
-            if found and not self.saturated:
-                told = f"{name}: float16 ends at 65504, which is stored for larger numbers; scale them"
-                warnings.warn(f"{told}, or store float32", stacklevel=3)
-            self.saturated += found
+        self._rings.saturated = state.get("saturated", 0)
 
     # Rows that are overwritten, sequences that come and go.
 

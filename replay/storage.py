@@ -7,6 +7,7 @@ only. Shape legend: n rows, S slots.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
@@ -84,12 +85,6 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
     return fitted
 
 
-def at_the_end(values: Array, field: Field) -> int:
-    """How many numbers, which `fit` has passed, lie where the field's floats end: cut ones do."""
-    ends = np.abs(values) >= np.finfo(np.dtype(field.dtype)).max
-    return int(np.count_nonzero(ends))
-
-
 def _record(fields: Mapping[str, Field]) -> np.dtype[Any]:
     """One step's `rows` fields as one record, widest first; aligned, so that each is an ordinary array."""
     names = [name for name, field in fields.items() if field.block == "rows"]
@@ -147,9 +142,12 @@ class StepRings:
         self._names = self._records.dtype.names or ()
         self.arrays: dict[str, Array] = {name: self._records[name] for name in self._names} | apart
         """Every field, [S, *shape]; those of block `rows` are strided views of the records."""
+        self._half = {name for name, array in self.arrays.items() if array.dtype == np.float16}
+        self.saturated = 0
 
     def write(self, slots: Ints, rows: Mapping[str, Array]) -> None:
         """Store a whole row, which `fit` has passed, at each of `slots` [n]."""
+        self._count_saturated(rows)
         # Put together here and scattered once: one cache miss a row, where each field would have one.
         records: Array = np.empty(len(slots), self._records.dtype)
         for name, values in rows.items():
@@ -161,8 +159,18 @@ class StepRings:
 
     def overwrite(self, slots: Ints, values: Mapping[str, Array]) -> None:
         """Some fields, none of block `rows`, at each of `slots` [n]; of equal slots the last one counts."""
+        self._count_saturated(values)
         for name, of_field in values.items():
             self.arrays[name][slots] = of_field
+
+    def _count_saturated(self, values: Mapping[str, Array]) -> None:
+        for name in self._half & values.keys():
+            found = int(np.count_nonzero(np.abs(values[name]) >= np.finfo(np.float16).max))
+            if found and not self.saturated:
+                warnings.warn(
+                    f"{name}: float16 ends at 65504, as which larger numbers are stored", stacklevel=4
+                )
+            self.saturated += found
 
     def gather(self, name: str, slots: Ints) -> Array:
         """One field at `slots` of any shape, [*slots.shape, *field.shape]; always a copy."""

@@ -75,12 +75,9 @@ def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
     for key, number in largest.items():
         part = space[key] if key else space
         if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
-            print(
-                f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is "
-                "stored in float16, which ends at 65504: scale it to -1 to 1 or so, or give "
-                "--replay.trace-dtype float32",
-                file=sys.stderr,
-            )
+            told = f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is"
+            right = "scale it to -1 to 1 or so, or give --replay.trace-dtype float32"
+            print(f"{told} stored in float16, which ends at 65504: {right}", file=sys.stderr)
 
 
 def _check_threshold(config: Config) -> None:
