@@ -22,6 +22,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from envs.adapters.spaces import Observations
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, positive_int
@@ -58,7 +59,7 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
         return env
 
     language = task.language and task.language._replace(
-        observation_space=space, read_space=space, read=lambda seen: seen
+        observation_space=space, observations=Observations(space, lambda seen: seen, ())
     )
     return task._replace(spec=spec, make_vector=make_vector, language=language)
 

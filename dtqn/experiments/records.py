@@ -337,7 +337,7 @@ class Records:
         """Tasks and agents with a line of records that cannot be counted."""
         if file is not None and file.suffix != record_files.SUFFIX:
             raise wrong("--records", file, f"must be a file with the ending {record_files.SUFFIX}")
-        lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
+        lines = record_files.lines(file) if file is not None and file.exists() else []
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 self._add(f"{file}, line {number}", line)

@@ -1,7 +1,7 @@
 """From a step's raw inputs to features [B, T, D]: the observation, the previous action, the previous reward.
 
     Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
-    MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
+    MultiBinary, Box                 the numbers as they are; integers over their bound (`NumericEncoder`)
     Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
       any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
@@ -218,9 +218,9 @@ def observation_encoder(
         case gymnasium.spaces.MultiBinary():
             return NumericEncoder(size=int(np.prod(space.shape)), divisor=1.0)
         case gymnasium.spaces.Box() if _is_picture(space):
-            return PictureEncoder(shape=space.shape, divisor=_divisor(space), image_encoder=image_encoder)
+            return PictureEncoder(shape=space.shape, divisor=divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            return NumericEncoder(size=int(np.prod(space.shape)), divisor=_divisor(space))
+            return NumericEncoder(size=int(np.prod(space.shape)), divisor=divisor(space))
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"
@@ -243,9 +243,16 @@ def is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
     return bool((space.nvec == space.nvec[0, 0]).all() and (space.start == space.start[0, 0]).all())
 
 
-def _divisor(space: gymnasium.spaces.Box) -> float:
-    """The upper bound of bytes, which brings them into [0, 1]; 1 for other numbers."""
-    return float(max(1, int(space.high.max()))) if space.dtype == np.uint8 else 1.0
+def divisor(space: gymnasium.spaces.Box) -> float:
+    """The largest bound of integers, which brings them into [-1, 1]; 1 where they have none, and for floats.
+
+    The ends of 32 and 64 bits are no bounds: a count of steps would become 0.
+    """
+    if space.dtype.kind not in "iu":
+        return 1.0
+    low, high, ends = int(space.low.min()), int(space.high.max()), np.iinfo(space.dtype)
+    unbounded = space.dtype.itemsize > 2 and (high == ends.max or low == ends.min < 0)
+    return 1.0 if unbounded else float(max(1, high, -low))
 
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:

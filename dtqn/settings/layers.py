@@ -15,8 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from dtqn.settings import gone, trust
 from dtqn.settings.config import Config, ConfigError, MisfitError, fields_of, setting_of, spelled
-from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, meant, nearest, shown
+from dtqn.settings.values import OwnOr, choices, is_mapping, legal, mapping, mark_of, nearest, shown
 from envs import entry_points, yaml_file
+from envs.errors import meant
 
 
 def _shipped() -> Path:

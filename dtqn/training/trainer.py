@@ -221,6 +221,8 @@ class Trainer:
             row["actor/novel_share"] = self.novel_share.value
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
+        if self.replay.saturated:
+            row["replay/saturated"] = self.replay.saturated
         row |= self.updates.metrics()
         if self.replay.num_sequences:
             row |= self.staleness.measure()

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import check_has_end, meant, unreadable
+from envs.errors import check_is_file, meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.resets import RESETS, layouts_memory
@@ -362,7 +362,7 @@ def read_file(path: str | Path) -> Any:
     from envs import yaml_file  # only files need it
 
     try:
-        check_has_end(Path(path))
+        check_is_file(Path(path))
         return yaml_file.read(path)
     except OSError as error:
         raise ValueError(unreadable(Path(path), error)) from None

@@ -337,7 +337,7 @@ def test_what_the_package_makes_nothing_of_is_one_line(coins: Path) -> None:
             text.replace("time_limit: 60", "time_limit: 0"),
             "task.time_limit is 0; it must be an integer",
         ),
-        (text.replace("time_limit", "time_limt"), "unknown key 'time_limt'; did you mean 'time_limit'"),
+        (text.replace("time_limit", "time_limt"), "unknown key 'time_limt'; did you mean time_limit"),
     ):
         (coins / "coins.yaml").write_text(changed)
         with pytest.raises(ValueError, match=problem) as error:
