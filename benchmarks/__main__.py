@@ -10,7 +10,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import agent, agents, envs, parameters, pool, popgym, random_play, replay, rivals
+from benchmarks import (
+    agent,
+    agents,
+    envs,
+    interval_coverage,
+    parameters,
+    pool,
+    popgym,
+    random_play,
+    replay,
+    rivals,
+)
 from benchmarks.options import write
 
 BENCHMARKS = {
@@ -23,6 +34,7 @@ BENCHMARKS = {
     "random_play": random_play,
     "popgym": popgym,
     "pool": pool,
+    "interval_coverage": interval_coverage,
 }
 
 

@@ -178,7 +178,9 @@ def ended_early(runs: Sequence[Figures]) -> str:
     done = [run for run in runs if run["score"] is not None]
     if not (early := sum(run["ended_early"] for run in done)):
         return ""
+    runs_in_all = counted(len(done), "run")
     return (
-        f"{early} of these {counted(len(done), 'run')} ended when they passed (stop_at_success, stop_at_return): "
-        "their result is their best moment, one evaluation counts as solved, and nobody knows if they stayed so."
+        f"{early} of these {runs_in_all} ended when they passed (stop_at_success, stop_at_return): their"
+        " result is their best moment, one evaluation counts as solved, and whether they would have "
+        "stayed so is not known."
     )

@@ -170,7 +170,7 @@ class Group:
         return solved
 
     def improved(self) -> Estimate | None:
-        """The probability that a run beats one of the baseline, where a score above a task's bar is the bar."""
+        """The probability that a run beats one of the baseline, scores above a task's bar cut to it."""
         if not self.is_full or self.agent == self.baseline:
             return None
         bars = [_bar(score, self.scale) for score in self.main]

@@ -91,7 +91,7 @@ def iqm(samples: Samples, least: float = -np.inf, most: float = np.inf) -> Estim
 
 
 def improvement(mine: Samples, theirs: Samples) -> float:
-    """P(X > Y) + P(X = Y) / 2 for scores X, Y of two agents on one task; the mean over tasks (section 4.3)."""
+    """P(X > Y) + P(X = Y) / 2 for scores X, Y of two agents on a task; the mean over tasks (section 4.3)."""
     shares = []
     for x, y in zip(mine, theirs, strict=True):
         ahead = x[:, None] - y

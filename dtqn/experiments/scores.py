@@ -141,8 +141,8 @@ def judged_by(scores: Sequence[Score]) -> Score | None:
 def first_solved(rows: Sequence[Row], score: Score, total_env_steps: int) -> Row | None:
     """The first of two successive full evaluations that both show the bar; None where there is none.
 
-    An evaluation shows it by the lower end of its 95 % interval. After the last evaluation of a run that ended
-    before `total_env_steps` there is none, so it counts by itself.
+    An evaluation shows it by the lower end of its 95 % interval. After the last evaluation of a run that
+    ended before `total_env_steps` there is none, so it counts by itself.
 
     Args:
         rows: a run's, in order.
