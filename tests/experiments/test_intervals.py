@@ -29,7 +29,7 @@ def test_the_interquartile_mean_and_its_interval(scores):
         below = np.searchsorted(np.sort(rng.random(5)), grid)
         lows.append(np.array([0.0, *sorted(scores)])[below].mean())
         highs.append(np.array([*sorted(scores), 1.0])[below].mean())
-    np.testing.assert_allclose(found[1:], (np.quantile(lows, 0.025), np.quantile(highs, 0.975)), atol=0.02)
+    np.testing.assert_allclose(found[1:], (np.quantile(lows, 0.025), np.quantile(highs, 0.975)), atol=0.04)
 
 
 def test_scores_without_bounds_need_fourteen_runs():
