@@ -126,7 +126,9 @@ def table(records: Sequence[Recorded], rows: Sequence[Mapping[str, Any]]) -> str
         lines.append("".join(f"| {word} " if word else "| " for word in [*words, row.get("published")]) + "|")
     early = sum(record["result"]["env_steps"] < setting(record, "total_env_steps") for record in counted)
     head = ["task (env steps)", *COLUMNS, f"steps to solved: {' / '.join(STEPS_OF)}", "published"]
-    note = f"{early} of these {len(counted)} runs ended when they passed, so their result is their best moment"
+    note = (
+        f"{early} of these {len(counted)} runs ended when they passed, so their result is their best moment"
+    )
     top = f"{note}, and whether they would have stayed so is not known.\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
     return top + "\n".join(lines)
 

@@ -33,10 +33,10 @@ def test_the_interquartile_mean_and_its_interval(scores):
 
 
 def test_scores_without_bounds_need_fourteen_runs():
-    """Of five perfect runs the lowest stands below 1 - 0.025^(1/5), so a share of the middle may be failures."""
+    """Of five perfect runs the lowest stands below 1 - 0.025^(1/5): a part of the middle may have failed."""
     assert interquartile_interval([np.arange(12.0)]) is None
     low, high = interquartile_interval([np.arange(14.0)])
-    assert low == pytest.approx(0.0, abs=1.0) and high == pytest.approx(13.0, abs=1.0)
+    assert 0 <= low < 4 and 9 < high <= 13
     low, high = interquartile_interval([np.ones(5)], 0.0, 1.0)
     assert (low, high) == (pytest.approx(2 * (0.75 - (1 - 0.025 ** (1 / 5))), abs=0.02), pytest.approx(1.0))
 

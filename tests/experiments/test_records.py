@@ -1,7 +1,6 @@
 """Records: what they keep of a run, how they are found again, and files that are none."""
 
 import copy
-import itertools
 import json
 import os
 import subprocess
@@ -129,14 +128,14 @@ def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
     rows = [row for row in _rows(evaluations=240, tallies=1) if "eval/return" in row]
     for place, row in enumerate(rows):
         row |= {"eval/success": 1.0 if place % 4 == 3 else 0.5}  # always followed by one that fails
-    rows[100]["eval/success"] = rows[101]["eval/success"] = 1.0
+    rows[101]["eval/success"] = rows[102]["eval/success"] = 1.0
     config, kept = _config(), {}
     for digits in (3, 17):
         for row in rows:
             row["eval/return"] = round(1 / 3, digits)
         outcome = records.of_record(config, of_run(config, _result(config, rows), rows), "")
         found = run_figures(outcome, [SUCCESS])
-        assert (found["evaluations"], found["env_steps_to_solved"]) == (240, rows[100]["env_steps"])
+        assert (found["evaluations"], found["env_steps_to_solved"]) == (240, rows[101]["env_steps"])
         kept[digits] = [row["env_steps"] for row in outcome.rows]
     assert kept[3] == kept[17] and 50 < len(kept[3]) < 200
 
