@@ -129,7 +129,8 @@ def table(records: Sequence[Recorded], rows: Sequence[Mapping[str, Any]]) -> str
     note = (
         f"{early} of these {len(counted)} runs ended when they passed, so their result is their best moment"
     )
-    top = f"{note}, and whether they would have stayed so is not known.\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
+    note += ", and whether they would have stayed so is not known."
+    top = f"{note}\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
     return top + "\n".join(lines)
 
 
