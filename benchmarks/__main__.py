@@ -8,34 +8,13 @@ From the root of the repository; on a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
-from benchmarks import (
-    agent,
-    agents,
-    envs,
-    interval_coverage,
-    parameters,
-    pool,
-    popgym,
-    random_play,
-    replay,
-    rivals,
-)
 from benchmarks.options import write
 
-BENCHMARKS = {
-    "envs": envs,
-    "replay": replay,
-    "agent": agent,
-    "agents": agents,
-    "rivals": rivals,
-    "parameters": parameters,
-    "random_play": random_play,
-    "popgym": popgym,
-    "pool": pool,
-    "interval_coverage": interval_coverage,
-}
+NAMES = ("envs", "replay", "agent", "agents", "rivals", "parameters", "random_play", "popgym", "pool")
+BENCHMARKS = {name: importlib.import_module(f"benchmarks.{name}") for name in (*NAMES, "interval_coverage")}
 
 
 def main() -> None:
