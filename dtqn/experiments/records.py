@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from dtqn.experiments.scores import first_solved
+from dtqn.experiments.scores import LAST, SUCCESS, first_solved, shows
 from dtqn.files import append_line, locked, write_whole
 from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, wrong
@@ -46,11 +47,13 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row, late_means
+from dtqn.training.metrics import Row, is_full_evaluation, late_means
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
 _EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
+_ADDED = ("eval/return_error",)
+"""Keys of evaluations that early records lack."""
 _TALLY = ("train/episodes", "train/total_return", "train/total_success")
 _TRAINING = ("env_steps", *_TALLY)
 _MOST_TALLIES, _MOST_EVALUATIONS = 256, 100
@@ -149,7 +152,7 @@ class Record(BaseModel):
     num_evaluations: int | None = None
     """How many the run had; None in early records, which have a row of each."""
     evaluations: Columns
-    """Every second, fourth, ... row of a long run, the last one, and the one that solved the task first."""
+    """Every second, fourth, ... row of a long run, the last ones, and those that show when it was solved."""
     training: Columns
     """The tally of training episodes: of a long run the first row at or beyond each multiple of a power of
     two in env steps, and the last."""
@@ -223,7 +226,8 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         "metrics": late_means(rows),
     }
     while True:
-        kept = _columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION])
+        kept_rows = _evaluations(evaluations, most, config.total_env_steps)
+        kept = _columns(kept_rows, [*_CLOCKS, *_EVALUATION, *_ADDED])
         record = Record.model_validate({**known, "evaluations": kept})
         if len(_text(record)) < LARGEST_BYTES or most <= 1:  # settings are long indeed
             return record
@@ -253,9 +257,13 @@ def _tallies(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _evaluations(rows: Sequence[Row], most: int) -> list[Row]:
-    kept, solved = _thinned(rows, most), first_solved(rows)
-    return [row for row in rows if row is solved or any(row is other for other in kept)]
+def _evaluations(rows: Sequence[Row], most: int, total_env_steps: int) -> list[Row]:
+    """About so many, the last ones among them; they show the moment of 90 % success that all show."""
+    solved, full = first_solved(rows, SUCCESS, total_env_steps), list(filter(is_full_evaluation, rows))
+    kept = {id(row) for row in (*_thinned(rows, most), *rows[-LAST:], solved)}
+    # Without the one after it, one that shows 90 % could seem to be followed by another that does.
+    kept |= {id(after) for row, after in pairwise(full) if id(row) in kept and shows(row, SUCCESS)}
+    return [row for row in rows if id(row) in kept]
 
 
 def _columns(rows: Sequence[Row], names: Sequence[str]) -> Columns:
