@@ -75,7 +75,7 @@ class EvaluationConfig(Group):
     episodes: int = Field(500, ge=1)
     """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes after which an evaluation ends where the others could not matter."""
+    """Those of an evaluation after one that fell short of the best score so far."""
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
