@@ -101,6 +101,11 @@ class Actor:
         """The mean share of random actions, now."""
         return {"actor/epsilon": float(self.epsilon().mean())}
 
+    @property
+    def ended(self) -> np.ndarray:
+        """[N] bool: the copies whose episodes the last tick ended."""
+        return self.rows.last
+
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows

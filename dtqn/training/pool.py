@@ -112,6 +112,8 @@ class WorkerPool:
         self._write_parameters(list(network.parameters()))
         self._taken = 0
         """Ticks that the run has had since the pool was made."""
+        self.ended = np.zeros(self._num_envs, bool)
+        """[N]: the copies whose episodes the last of them ended."""
         self._asked = 0
         """Ticks that have been asked for."""
         self._restarts = 0
@@ -139,7 +141,7 @@ class WorkerPool:
             self._wait(member)
         place = self._taken % self._exchange.ticks
         rows, episodes = self._exchange.read(place)
-        ended = self._exchange.ended(place)
+        self.ended = ended = self._exchange.ended(place).copy()  # workers write there again
         for member in self._members:
             member.ready -= 1
             if ended[member.share.copies].any():
