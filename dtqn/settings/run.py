@@ -70,8 +70,8 @@ class ActorConfig(Group):
 class EvaluationConfig(Group):
     """Evaluation: when, with how many episodes and by which policy."""
 
-    period: int = Field(25_000, ge=1)
-    """Environment steps between evaluations."""
+    period: int | None = Field(None, ge=1)
+    """Environment steps between evaluations; None is min(25 000, total/12)."""
     episodes: int = Field(500, ge=1)
     """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
@@ -177,7 +177,7 @@ class RunConfig(Group):
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
-        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation.period
+        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation_period
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})
@@ -189,6 +189,11 @@ class RunConfig(Group):
         if not learner.rollout_length:
             return learner.env_steps_per_update
         return learner.rollout_length * self.actor.num_envs / (learner.epochs * learner.minibatches)
+
+    @property
+    def evaluation_period(self) -> int:
+        """Environment steps between evaluations, with None resolved."""
+        return self.evaluation.period or max(1, min(25_000, self.total_env_steps // 12))
 
     @property
     def warmup(self) -> int:

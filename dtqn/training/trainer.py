@@ -110,7 +110,7 @@ class Trainer:
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
-        if evaluates := self._due(before, self.config.evaluation.period):
+        if evaluates := self._due(before, self.config.evaluation_period):
             self._ask_evaluation(at_end=False)
         return self._clocks() | row if row or evaluates else None
 
