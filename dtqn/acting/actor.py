@@ -101,11 +101,6 @@ class Actor:
         """The mean share of random actions, now."""
         return {"actor/epsilon": float(self.epsilon().mean())}
 
-    @property
-    def ended(self) -> np.ndarray:
-        """[N] bool: the copies whose episodes the last tick ended."""
-        return self.rows.last
-
     def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
@@ -136,6 +131,7 @@ class Actor:
             trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
         episodes = rows.step(action)
+        self.ended = rows.last
         # Where that fails these rows are still to be had, and nothing has been remembered or counted of them.
         self.state = state
         if self.optimism is not None:

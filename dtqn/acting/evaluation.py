@@ -172,12 +172,8 @@ class EpisodePlan:
 
     def get_state(self) -> dict[str, float | None]:
         """All that `set_state` needs to go on bit for bit."""
-        return {
-            "spent": self._spent,
-            "best": self._best,
-            "promising": self._promising,
-            "length": self._length,
-        }
+        names = ("spent", "best", "promising", "length")
+        return {name: getattr(self, f"_{name}") for name in names}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from what `get_state` returned; earlier checkpoints tell nothing of the last evaluation."""

@@ -171,15 +171,14 @@ class RunConfig(Group):
     def settled(self, free_cores: int) -> Self:
         """The run on a machine with so many cores that nothing else keeps busy.
 
-        A process that plays evaluations pays where one of them comes before the run's end, if that is not
-        over before the process has begun, and it takes the second core. A second thread on two cores that seemed free has made updates slower. Workers that step
-        copies take a core each.
+        A process that plays evaluations pays where one comes before the run's end, but not in a short run,
+        which is over before the process has begun; it takes the second core. A second thread on two cores
+        that seemed free has made updates slower. Workers that step copies take a core each.
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
-        beside = (
-            several and not self.may_end_early and self.total_env_steps > (self.evaluation.period or 25_000)
-        )
+        is_long = self.total_env_steps > (self.evaluation.period or 25_000)
+        beside = several and not self.may_end_early and is_long
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})

@@ -108,10 +108,7 @@ def _bar(total: int, env_steps: int, width: int) -> ProgressBar:
 
 
 class _Status:
-    """The figures of one run; speeds are those of the last half minute.
-
-    The time to go is at the mean pace since learning began: steps of the warm-up are faster.
-    """
+    """The figures of one run: speeds of the last half minute, the time to go by all since learning began."""
 
     def __init__(self, total: int, env_steps: int, learner_steps: int) -> None:
         self.total, self.env_steps = total, env_steps
@@ -274,7 +271,7 @@ class TerminalRunsView(_Screen):
                 Text(fact.name),
                 Text(fact.place, style="red" if fact.state == "failed" else ""),
                 _bar(fact.total, fact.env_steps, 16),
-                Text(fact.share, justify="right"),
+                Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
                 Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),
                 Text(fact.outcome),
             )

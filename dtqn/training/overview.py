@@ -59,20 +59,14 @@ class RunFacts:
         return max(self.total - self.env_steps, 0) if self.state in ("waiting", "running") else 0
 
     @property
-    def share(self) -> str:
-        """Of its budget; the last tick may go beyond that."""
-        return f"{min(1.0, self.env_steps / self.total):.0%}"
-
-    @property
     def line(self) -> str:
-        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({self.share})"
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({min(1.0, self.env_steps / self.total):.0%})"
         state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.place
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 
 def _pace(rows: Sequence[Row]) -> float:
-    """Seconds of an env step over the later half of the steps so far, but for the warm-up's, which are faster;
-    0 where it is not known yet.
+    """Seconds of an env step over the later half of the steps so far, without warm-up; 0 if not known yet.
 
     The last row alone may hold an evaluation, or none of the updates where these come many at once.
     """

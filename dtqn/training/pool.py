@@ -112,8 +112,6 @@ class WorkerPool:
         self._write_parameters(list(network.parameters()))
         self._taken = 0
         """Ticks that the run has had since the pool was made."""
-        self.ended = np.zeros(self._num_envs, bool)
-        """[N]: the copies whose episodes the last of them ended."""
         self._asked = 0
         """Ticks that have been asked for."""
         self._restarts = 0

@@ -172,7 +172,7 @@ class Trainer:
     def _remember(self, episodes: Episodes) -> None:
         """Short episodes end first: until each copy has ended one, the window has the first of each alone."""
         self._tally = self._tally.plus(episodes)
-        ended = self.actor.ended
+        ended = self.actor.ended  # [N], of the tick
         counts = ~self._has_ended[ended] | self._has_ended.all()
         self._recent.extend(zip(*(x[counts].tolist() for x in episodes), strict=True))
         self._has_ended |= ended

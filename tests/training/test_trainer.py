@@ -112,7 +112,7 @@ def test_figures_of_training_begin_when_every_copy_has_ended_an_episode() -> Non
     trainer, shown = make_trainer(1_000), []
     ticks = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
     for tick in ticks:
-        trainer.actor.rows.last = np.isin(np.arange(4), list(tick))
+        trainer.actor.ended = np.isin(np.arange(4), list(tick))
         success = np.array(list(tick.values()), bool)
         trainer._remember(Episodes(success * 1.0, np.where(success, 1, 4), success))
         row = trainer._training_metrics()
@@ -125,6 +125,6 @@ def test_the_window_holds_the_first_episode_of_many_copies() -> None:
     """The last 100 to end would be the longest of them."""
     trainer = make_trainer(1_000, actor={"num_envs": 120})
     for ended in range(120):
-        trainer.actor.rows.last = np.arange(120) == ended
+        trainer.actor.ended = np.arange(120) == ended
         trainer._remember(Episodes(np.zeros(1), np.array([ended]), np.zeros(1, bool)))
     assert trainer._training_metrics()["train/length"] == np.mean(range(120))
