@@ -60,7 +60,8 @@ class RunFacts:
 
     @property
     def line(self) -> str:
-        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({min(1.0, self.env_steps / self.total):.0%})"
+        share = min(1.0, self.env_steps / self.total)
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
         state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.place
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
