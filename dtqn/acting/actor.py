@@ -131,6 +131,7 @@ class Actor:
             trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
         episodes = rows.step(action)
+        self.ended = rows.last
         # Where that fails these rows are still to be had, and nothing has been remembered or counted of them.
         self.state = state
         if self.optimism is not None:

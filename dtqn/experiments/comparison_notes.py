@@ -23,7 +23,7 @@ _OF_CONFIGS: Mapping[str, Callable[[Config], object]] = {
     "Budget": lambda config: f"{number(config.total_env_steps)} env steps",
     "Runs end early at success": lambda config: config.stop_at_success,
     "Runs end early at return": lambda config: config.stop_at_return,
-    "Env steps between evaluations": lambda config: number(config.evaluation.period),
+    "Env steps between evaluations": lambda config: number(config.evaluation_period),
     "Episodes in a full evaluation": lambda config: config.evaluation.episodes,
     "Actions in evaluations": lambda config: config.evaluation.policy,
     "Step size": lambda config: f"{config.learner.learning_rate:g}",

@@ -36,6 +36,7 @@ from dtqn.settings.layers import merge, of_today, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
+    ONCE_FIXED,
     RunDir,
     changed_settings,
     config_hash,
@@ -100,7 +101,7 @@ def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _defaults() -> dict[str, Any]:
     """By dotted name, today's defaults."""
-    return _named(lasting_settings(Config()))
+    return _named(merge(lasting_settings(Config()), ONCE_FIXED))
 
 
 def _printable(text: str) -> str:

@@ -92,7 +92,7 @@ class Standing(NamedTuple):
     @classmethod
     def of(cls, run: Figures, config: Config) -> Standing:
         env, score, steps = run["env"], run["score"], None
-        total, period = config.total_env_steps, config.evaluation.period
+        total, period = config.total_env_steps, config.evaluation_period
         if score is None:
             return cls(env, None, "-")
         if run["solved"] and not run["failed"]:

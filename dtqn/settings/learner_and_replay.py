@@ -78,7 +78,7 @@ class LearnerConfig(Group):
     repeat_cost: float = Field(0.0, ge=0)
     """Cost, in the loss only, of each observation that its episode had shown before."""
     novelty_centred: bool = False
-    """Less their mean over recent steps: on average they pay nothing (novelty_weight, repeat_cost)."""
+    """Less their mean over recent steps, which lags where it moves (novelty_weight, repeat_cost)."""
     target_update: Literal["soft", "hard", "none"] = "soft"
     """Move the target network a little at every update, or copy it every `target_update_period`; none: the
     online network bootstraps itself."""

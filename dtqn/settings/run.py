@@ -62,12 +62,12 @@ class ActorConfig(Group):
 class EvaluationConfig(Group):
     """Evaluation: when, with how many episodes and by which policy."""
 
-    period: int = Field(25_000, ge=1)
-    """Environment steps between evaluations."""
+    period: int | None = Field(None, ge=1)
+    """Environment steps between evaluations; None is min(25 000, total/12)."""
     episodes: int = Field(500, ge=1)
     """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes after which an evaluation ends where the others could not matter."""
+    """Those of an evaluation after one that fell short of the best score so far."""
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
@@ -163,13 +163,14 @@ class RunConfig(Group):
     def settled(self, free_cores: int) -> Self:
         """The run on a machine with so many cores that nothing else keeps busy.
 
-        A process that plays evaluations pays where one of them comes before the run's end, and it takes the
-        second core. A second thread on two cores that seemed free has made updates slower. Workers that step
-        copies take a core each.
+        A process that plays evaluations pays where one comes before the run's end, but not in a short run,
+        which is over before the process has begun; it takes the second core. A second thread on two cores
+        that seemed free has made updates slower. Workers that step copies take a core each.
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
-        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation.period
+        is_long = self.total_env_steps > (self.evaluation.period or 25_000)
+        beside = several and not self.may_end_early and is_long
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})
@@ -181,6 +182,11 @@ class RunConfig(Group):
         if not learner.rollout_length:
             return learner.env_steps_per_update
         return learner.rollout_length * self.actor.num_envs / (learner.epochs * learner.minibatches)
+
+    @property
+    def evaluation_period(self) -> int:
+        """Environment steps between evaluations, with None resolved."""
+        return self.evaluation.period or max(1, min(25_000, self.total_env_steps // 12))
 
     @property
     def warmup(self) -> int:

@@ -42,6 +42,9 @@ HOW_IT_RUNS = {
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
+ONCE_FIXED = {"evaluation": {"period": 25_000}}
+"""Defaults of an earlier version, by group, of settings that are now a function of the run's length: such a
+value is left out where settings that differ from their defaults are told."""
 ENDS = ("total_env_steps", "stop_at_success", "stop_at_return")
 """Settings that decide where a run ends, in the order of `ends_at`."""
 MAY_CHANGE = HOW_IT_RUNS | {*ENDS}
@@ -76,6 +79,8 @@ def hash_of(settings: Mapping[str, Any], task_digest: str | None) -> str:
 def deciding_settings(config: Config) -> dict[str, Any]:
     """The settings that decide a run's result and differ from their defaults, by group."""
     settings = lasting_settings(resolved(config), exclude_defaults=True)
+    if config.evaluation_period == ONCE_FIXED["evaluation"]["period"]:
+        settings["evaluation"].pop("period")
     return {name: value for name, value in settings.items() if value != {}}  # a group of how it runs alone
 
 
@@ -479,7 +484,9 @@ def ends_at(config: Config) -> list[float | None]:
 
 
 def resolved(config: Config) -> Config:
-    return build([Layer(None, merge(config.model_dump(), {"warmup_env_steps": config.warmup}))])
+    """With what depends on the run's length made explicit."""
+    lengths = {"warmup_env_steps": config.warmup, "evaluation": {"period": config.evaluation_period}}
+    return build([Layer(None, merge(config.model_dump(), lengths))])
 
 
 _ABSENT = object()

@@ -140,9 +140,10 @@ class WorkerPool:
             self._wait(member)
         place = self._taken % self._exchange.ticks
         rows, episodes = self._exchange.read(place)
+        self.ended = self._exchange.ended(place).copy()  # workers write there again
         for member in self._members:
             member.ready -= 1
-            if self._exchange.ended(place)[member.share.copies].any():
+            if self.ended[member.share.copies].any():
                 member.losses = 0
         self._leads.append(min(member.ready for member in self._members) * self._num_envs)
         self._age = max(self._age, self.version - int(rows.version.min()))

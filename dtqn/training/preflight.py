@@ -13,7 +13,7 @@ from gymnasium import spaces
 import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
-from dtqn.acting.evaluation import Stages
+from dtqn.acting.evaluation import EpisodePlan
 from dtqn.graphs import Held
 from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
@@ -84,10 +84,10 @@ def _check_threshold(config: Config) -> None:
     The interval of a mean return is as wide as the returns differ, and few of them may be alike by chance.
     """
     threshold, episodes = config.stop_at_success, config.evaluation.episodes
-    if config.stop_at_return is not None and episodes < Stages.FEWEST:
+    if config.stop_at_return is not None and episodes < EpisodePlan.FEWEST:
         raise MisfitError(
             f"evaluation.episodes is {episodes} with stop_at_return {config.stop_at_return:g}: "
-            f"so few may be alike by chance; try {Stages.FEWEST}"
+            f"so few may be alike by chance; try {EpisodePlan.FEWEST}"
         )
     if threshold is None:
         return

@@ -19,7 +19,7 @@ import envs
 from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
-from dtqn.acting.evaluation import Goal, Stages
+from dtqn.acting.evaluation import EpisodePlan, Goal
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
@@ -338,9 +338,9 @@ def make_goal(config: Config) -> Goal:
     return Goal(config.stop_at_success, config.stop_at_return)
 
 
-def make_stages(config: Config) -> Stages:
+def make_episode_plan(config: Config) -> EpisodePlan:
     evaluation = config.evaluation
-    return Stages(
+    return EpisodePlan(
         episodes=evaluation.episodes,
         first_episodes=evaluation.first_episodes,
         max_step_share=evaluation.max_step_share,

@@ -133,7 +133,7 @@ class NaiveTrainer:
             self.updates_due += 1
             if self.replay.sampleable():
                 self.learn()
-        period = self.config.evaluation.period
+        period = self.config.evaluation_period
         if not any(step % period == 0 for step in range(before + 1, self.env_steps + 1)):
             return None
         settings = self.config.evaluation
