@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings import trust
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
-from dtqn.training import trained
+from dtqn.training import objects, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, num_actions, observation_fault
 from dtqn.types import StepInputs, map_tree, reset_rows
@@ -27,6 +28,7 @@ def load(
     weights: Literal["last", "best"] = "last",
     device: str = "cpu",
     trust_code: bool = False,
+    handed: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The greedy policy of a run.
 
@@ -36,6 +38,8 @@ def load(
         device: where the network runs, as torch names it.
         trust_code: run code that the folder names, such as a task `module:Class`, though no run of yours
             does.
+        handed: objects that the run was given, by setting, such as `{"env": MyEnv, "network.core": MyCore}`;
+            for a run that another process has begun with objects that no module has.
 
     A task that has changed since the run began brings a UserWarning of one line; the policy acts in it as it
     is now.
@@ -49,6 +53,7 @@ def load(
         raise wrong("device", device, f"torch cannot use it here ({one_line(error)}); try cpu") from None
     directory = RunDir(Path(run_dir))
     with trust.given(trust_code):
+        objects.named(handed or {}, directory)
         config = directory.read_config()
     if warning := directory.task_warning(config):
         warnings.warn(warning, stacklevel=2)

@@ -31,6 +31,7 @@ from dtqn.settings.layers import (
 )
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
+from envs import this_process
 
 HOW_IT_RUNS = {
     *("checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
@@ -103,7 +104,8 @@ def task_identity(config: Config) -> envs.Identity:
 def run_identity(config: Config) -> envs.Identity:
     """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
     task = task_identity(config)
-    modules = [value.partition(":")[0] for value in own_networks(config)]
+    names = own_networks(config)
+    modules = [name if this_process.holds(name) else name.partition(":")[0] for name in names]
     try:
         return envs.with_modules(task, modules)
     except ValueError as error:

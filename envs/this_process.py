@@ -1,0 +1,112 @@
+"""Classes and functions that a caller hands over and no other process finds by a name.
+
+One is kept here as `this_process:Name`, so that all that reads `module:Name` finds it. A class of a
+notebook's cell, a lambda and a closure are such; so is all of a script that is being run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import pickle
+import re
+import sys
+from collections.abc import Mapping
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+MODULE: Final = "this_process"
+_PREFIX: Final = f"{MODULE}:"
+_module = sys.modules.setdefault(MODULE, ModuleType(MODULE))
+
+
+def holds(name: str) -> bool:
+    """Whether the name is one of an object of the process that gave it."""
+    return name.startswith(_PREFIX)
+
+
+def name_of(thing: Any) -> str:
+    """`module:Name` where other processes find it so, else the name by which it is kept here.
+
+    Args:
+        thing: a class or a function.
+    """
+    module = str(getattr(thing, "__module__", None))
+    name: str = getattr(thing, "__qualname__", type(thing).__name__)
+    if getattr(sys.modules.get(module), name, None) is thing and _has_file(module):
+        return f"{module}:{name}"
+    word = re.sub(r"\W+", "", name.rpartition(".")[2])
+    for number in itertools.count(1):
+        own = word if number == 1 else f"{word}_{number}"
+        if vars(_module).setdefault(own, thing) is thing:
+            break
+    return _PREFIX + own
+
+
+def _has_file(module: str) -> bool:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # ValueError: one that was made by hand, as `__main__` is
+        return False
+    return spec is not None and spec.has_location
+
+
+def keep(name: str, thing: Any) -> None:
+    """Keep an object under a name that a run has for it, in place of another one."""
+    if vars(_module).get(own := _own(name)) is thing:
+        return
+    setattr(_module, own, thing)
+    from envs.adapters import foreign  # which remembers what the task of this name was
+
+    foreign.forget()
+
+
+def problem(name: str) -> str:
+    """Why there is no such object here, as the rest of a sentence; empty where there is one."""
+    if not holds(name) or hasattr(_module, _own(name)):
+        return ""
+    return "is an object of the Python process that began the run; hand it over again from Python"
+
+
+def content(name: str) -> bytes:
+    """What tells the object from another of its name: its source, or a function's code."""
+    thing = getattr(_module, _own(name), None)
+    if (code := getattr(thing, "__code__", None)) is not None:  # the line of a lambda has more than itself
+        constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+        return repr((code.co_code, code.co_names, constants)).encode()
+    try:
+        return inspect.getsource(thing or object).encode()
+    except (OSError, TypeError):  # typed at a prompt
+        return b""
+
+
+def packed() -> dict[str, bytes]:
+    """All objects that can be sent to another process, by name."""
+    found = {_PREFIX + own: _dumped(thing) for own, thing in vars(_module).items() if own[:2] != "__"}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def travels(name: str) -> bool:
+    """Whether an object can be sent to another process."""
+    return _dumped(getattr(_module, _own(name), None)) is not None
+
+
+def unpack(objects: Mapping[str, bytes]) -> None:
+    """Keep here what `packed` of another process has sent."""
+    for name, data in objects.items():
+        setattr(_module, _own(name), pickle.loads(data))
+
+
+def _dumped(thing: Any) -> bytes | None:
+    import cloudpickle  # which Gymnasium brings; only here, as most runs have no such objects
+
+    try:
+        data: bytes = cloudpickle.dumps(thing)
+    except Exception:  # whatever a part of it raises
+        return None
+    return data
+
+
+def _own(name: str) -> str:
+    return name.removeprefix(_PREFIX)
