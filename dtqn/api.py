@@ -239,6 +239,7 @@ def evaluate(
 
     with trust.given(trust_code):
         objects.named(handed or {}, directory)
+        task_of(directory.read_config())
         return trained.evaluate_run(directory, episodes, seed, weights, epsilon)
 
 

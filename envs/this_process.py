@@ -7,7 +7,6 @@ notebook's cell, a lambda and a closure are such; so is all of a script that is 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import itertools
 import pickle
 import re
@@ -70,15 +69,23 @@ def problem(name: str) -> str:
 
 
 def content(name: str) -> bytes:
-    """What tells the object from another of its name: its source, or a function's code."""
-    thing = getattr(_module, _own(name), None)
-    if (code := getattr(thing, "__code__", None)) is not None:  # the line of a lambda has more than itself
-        constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
-        return repr((code.co_code, code.co_names, constants)).encode()
-    try:
-        return inspect.getsource(thing or object).encode()
-    except (OSError, TypeError):  # typed at a prompt
-        return b""
+    """What tells the object from another of its name: its code, and its constants."""
+    return repr(_made_of(getattr(_module, _own(name), None))).encode()
+
+
+def _made_of(thing: Any) -> object:
+    """The same in every process: no addresses, and no lines, of which a lambda's has more than itself."""
+    if isinstance(thing, type):
+        bases = [_made_of(base) for base in thing.__bases__ if base.__module__ == thing.__module__]
+        members = {name: part for name, part in vars(thing).items() if not isinstance(part, type)}
+        return bases, {name: _made_of(part) for name, part in members.items() if name != "__firstlineno__"}
+    thing = getattr(thing, "__func__", thing)  # of a static method
+    thing = getattr(thing, "__code__", thing)
+    if isinstance(thing, CodeType):
+        return thing.co_code, thing.co_names, _made_of(thing.co_consts)
+    if isinstance(thing, tuple):
+        return [_made_of(part) for part in thing]
+    return thing if isinstance(thing, str | bytes | int | float) else type(thing).__name__
 
 
 def packed() -> dict[str, bytes]:

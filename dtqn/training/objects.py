@@ -37,7 +37,7 @@ def named(objects: Mapping[str, Any], directory: RunDir | None = None) -> dict[s
 def _name(setting: str, thing: Any, stored: Config | None) -> str:
     if not (hasattr(thing, "__qualname__") or isinstance(thing, functools.partial)):
         right = "it must be a name, a class, or a function that makes one anew at each call"
-        raise wrong(setting, f"of type {type(thing).__name__}", right)
+        raise wrong(setting, repr(thing), right)
     if stored is not None and this_process.holds(old := str(value_of(stored, setting))):
         this_process.keep(old, thing)
         return old
