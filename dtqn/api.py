@@ -16,7 +16,7 @@ from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.layers import merge, nested
 from dtqn.settings.task import task_of
 from dtqn.training import objects
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, trained_at
 
 if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
@@ -234,7 +234,7 @@ def evaluate(
         epsilon: the share of random actions; None is that of the run's evaluations, mostly 0.
         handed, trust_code: as of `dtqn.load`.
     """
-    directory = RunDir(run.run_dir if isinstance(run, Run) else Path(run))
+    directory = RunDir(run.run_dir if isinstance(run, Run) else trained_at(Path(run)))
     from dtqn.training import trained
 
     with trust.given(trust_code):

@@ -98,7 +98,7 @@ class OwnEncoder(nn.Module):
 
 @pytest.fixture
 def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """What a cell of a notebook has defined, in an empty folder; this process has no objects of other tests."""
+    """What a cell of a notebook has defined, in an empty folder; objects go at its end."""
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(_CELL, scope)

@@ -60,10 +60,6 @@ def _of_directory(path: Path) -> Run:
     directory = RunDir(path)
     if not directory.config_file.exists():
         raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
-    if directory.is_exported:
-        raise ConfigError(
-            f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
-        )
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)
@@ -73,7 +69,7 @@ def _of_directory(path: Path) -> Run:
             f"the first evaluation comes after {number(config.evaluation.period)} env steps"
         )
     label = f"{config.env} {config.agent} seed {config.seed}"
-    return Run(label, config, rows, result is not None, directory)
+    return Run(label, config, rows, result is not None or directory.is_exported, directory)
 
 
 def _is_evaluation(row: Row) -> bool:

@@ -21,7 +21,7 @@ from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
-from dtqn.training.directory import file_errors, make_writable
+from dtqn.training.directory import file_errors, make_writable, pages_of
 from dtqn.training.trackers import Start, open_tracker
 
 MOST_PLAYERS = 8
@@ -88,7 +88,9 @@ def told(file: Path) -> str:
 def _home(paths: Sequence[Path]) -> Path:
     """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
     return (
-        paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.resolve().parent for path in paths]))
+        pages_of(paths[0])
+        if len(paths) == 1
+        else Path(os.path.commonpath([path.resolve().parent for path in paths]))
     )
 
 

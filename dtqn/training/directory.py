@@ -53,6 +53,20 @@ EXPORTED_WEIGHTS = "model.safetensors"
 """In a folder that holds an exported agent, beside `best.safetensors`."""
 
 
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+"""The trained agent that comes with this program."""
+
+
+def trained_at(path: Path) -> Path:
+    """The folder of a trained agent; `demo` is this program's own, where there is no such folder."""
+    return DEMO if path == Path(DEMO.name) and not path.exists() else path
+
+
+def pages_of(path: Path) -> Path:
+    """The folder where pages about a trained agent go: its own, or here."""
+    return Path() if path == DEMO else path
+
+
 def config_hash(config: Config) -> str:
     """Eight hexadecimal digits of the settings that decide a run's result and differ from their defaults.
 

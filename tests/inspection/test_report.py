@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import play
 from dtqn.settings import presets
 from dtqn.training import trained
-from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
+from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env
 from tests import tiny
 from tests.inspection.conftest import PLAYED
@@ -102,16 +101,12 @@ def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.C
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
-        (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
         ([], "the following arguments are required: RUN_DIR"),
     ],
 )
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
-    (runs / "exported").mkdir(exist_ok=True)
-    for name in ("config.yaml", EXPORTED_WEIGHTS):
-        shutil.copy(runs / "one/config.yaml", runs / "exported" / name)
     error = tiny.refused(capsys, "report", *(word.format(runs=runs) for word in argv))
     assert message.format(runs=runs) in error
 
