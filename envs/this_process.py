@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import pickle
 import re
 import sys
-from collections.abc import Mapping
 from types import CodeType, ModuleType
 from typing import Any, Final
 
@@ -86,33 +84,6 @@ def _made_of(thing: Any) -> object:
     if isinstance(thing, tuple):
         return [_made_of(part) for part in thing]
     return thing if isinstance(thing, str | bytes | int | float) else type(thing).__name__
-
-
-def packed() -> dict[str, bytes]:
-    """All objects that can be sent to another process, by name."""
-    found = {_PREFIX + own: _dumped(thing) for own, thing in vars(_module).items() if own[:2] != "__"}
-    return {name: data for name, data in found.items() if data is not None}
-
-
-def travels(name: str) -> bool:
-    """Whether an object can be sent to another process."""
-    return _dumped(getattr(_module, _own(name), None)) is not None
-
-
-def unpack(objects: Mapping[str, bytes]) -> None:
-    """Keep here what `packed` of another process has sent."""
-    for name, data in objects.items():
-        setattr(_module, _own(name), pickle.loads(data))
-
-
-def _dumped(thing: Any) -> bytes | None:
-    import cloudpickle  # which Gymnasium brings; only here, as most runs have no such objects
-
-    try:
-        data: bytes = cloudpickle.dumps(thing)
-    except Exception:  # whatever a part of it raises
-        return None
-    return data
 
 
 def _own(name: str) -> str:

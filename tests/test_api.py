@@ -154,31 +154,31 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in groups} | inner
 
 
-@pytest.mark.parametrize("where", ["inline", "process"])
-def test_lambdas_and_closures_go_to_other_processes(cell, where):
+def test_lambdas_and_closures_are_told_apart(cell):
     """Two of one name are two tasks."""
-    settings = {"evaluator": where, "actor": {"pool": where, "num_workers": 1, "max_lead": 0}}
 
     def limited(limit: int) -> Any:
         return lambda: gymnasium.wrappers.TimeLimit(cell.Walk(), limit)
 
-    short, long = (train(limited(limit), **settings) for limit in (2, 4))
+    short, long = (train(limited(limit)) for limit in (2, 4))
     assert [run.config.env for run in (short, long)] == ["this_process:lambda", "this_process:lambda_2"]
     assert [dtqn.evaluate(run, episodes=4).length for run in (short, long)] == [2.0, 4.0]
 
 
-def test_what_cannot_be_sent_stays_in_this_process(cell, monkeypatch):
-    lock = threading.Lock()  # which nothing pickles
-
-    def locked() -> Any:
-        with lock:
-            return cell.Walk()
-
-    assert train(locked, evaluator="auto").config.evaluator == "inline"
+@pytest.mark.parametrize(
+    ("name", "settings"), [("actor.pool", {"actor": {"pool": "process"}}), ("evaluator", {})]
+)
+def test_other_processes_need_a_module(cell, own_folder, name, settings):
+    settings = {"evaluator": "process"} | settings
     with pytest.raises(dtqn.ConfigError) as refused:
-        train(locked, run_dir="other", actor={"pool": "process"})
-    right = "this_process:locked cannot be sent to another process; try inline"
-    assert str(refused.value) == f"actor.pool is process: {right}"
+        train(cell.Walk, **settings)
+    why = "other processes do not find this_process:Walk; put it in a file, or try inline"
+    assert str(refused.value) == f"{name} is process: {why}"
+    Path("steps.py").write_text(_CELL)
+    import steps
+
+    assert train(steps.Walk, **settings).finished
+    assert train(cell.Walk, evaluator="auto").config.evaluator == "inline"
 
 
 def test_an_own_core_and_encoder_are_objects(cell):

@@ -22,7 +22,7 @@ _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks", "dtqn.shapes"}
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
-    "envs": {"numpy", "gymnasium", "yaml", "PIL", "cloudpickle", "gym_gridverse", "envs"},
+    "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
     "replay": {"numpy", "replay"},
     "run": {"dtqn.__main__"},
     "dtqn": {"dtqn.policy", "dtqn.program"},

@@ -60,16 +60,17 @@ def told(config: Config, directory: RunDir) -> str:
 
 
 def settled(config: Config) -> Config:
-    """The run with its evaluations in this process where an object cannot be sent to another one.
+    """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: it is to be stepped or evaluated elsewhere.
+        ConfigError: its copies are to be stepped elsewhere, or its evaluations played there.
     """
-    kept = _kept(config)
-    staying = [name for name in kept.values() if config.actor.pool == "ray" or not this_process.travels(name)]
-    if not staying:
+    if not (kept := _kept(config)):
         return config
     for setting, value in (("actor.pool", config.actor.pool), ("evaluator", config.evaluator)):
         if value in ("process", "ray"):
-            raise wrong(setting, value, f"{staying[0]} cannot be sent to another process; try inline")
+            name = next(iter(kept.values()))
+            raise wrong(
+                setting, value, f"other processes do not find {name}; put it in a file, or try inline"
+            )
     return config.model_copy(update={"evaluator": "inline"})

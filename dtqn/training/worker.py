@@ -76,9 +76,7 @@ class Worker:
         self._pipe = Connection(ours.detach())
         self._poller = select.poll()  # what `Connection.poll` makes anew each time
         self._poller.register(self._pipe, select.POLLIN)
-        from envs import this_process
-
-        self._send(_made, (this_process.packed(), make, arguments))
+        self._send(make, arguments)
 
     @property
     def pid(self) -> int:
@@ -158,15 +156,6 @@ class Worker:
 
 class _Ended(BaseException):
     """Ends a worker. No SystemExit, which would be taken for a fault of the task that is being stepped."""
-
-
-def _made(objects: dict[str, bytes], make: Callable[..., object], arguments: tuple[Any, ...]) -> object:
-    """What a worker holds, with the run's objects that no module has (`envs.this_process`)."""
-    if objects:
-        from envs import this_process
-
-        this_process.unpack(objects)
-    return make(*arguments)
 
 
 def serve(descriptor: int) -> None:
