@@ -359,7 +359,7 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "task_of", interrupted)
+    monkeypatch.setattr(train.api, "task_of", interrupted)
     assert cli.main([]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -17,6 +17,7 @@ from dtqn.commands.parser import Parser, option, terminal_width
 from dtqn.program import program
 from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
+from dtqn.settings.names import name_of
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
 from dtqn.text import one_line
@@ -53,7 +54,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     else:
         in_words = trained.evaluation_line(result, task)
         random = f"{epsilon:g} of its actions at random, " if epsilon else ""
-        print(f"{config.env}, {config.agent}, {weights} weights, {random}{in_words}")
+        print(f"{', '.join(name_of(config))}, {weights} weights, {random}{in_words}")
     return 0
 
 

@@ -105,12 +105,12 @@ def _to_play(runs: Sequence[Run]) -> list[Run]:
     """All, or where they are many the first of each agent and task."""
     if len(runs) <= MOST_PLAYERS:
         return list(runs)
-    firsts = {(run.config.env, run.config.agent): run for run in reversed(runs)}
+    firsts = {run.name: run for run in reversed(runs)}
     return list(reversed(firsts.values()))[:MOST_PLAYERS]
 
 
 def _title(runs: Sequence[Run]) -> str:
-    return f"{_listed([run.config.agent for run in runs])} on {_listed([run.config.env for run in runs])}"
+    return f"{_listed([run.name.agent for run in runs])} on {_listed([run.name.task for run in runs])}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from dtqn.settings.layers import (
     setting_in,
     to_yaml,
 )
+from dtqn.settings.names import folder_of, name_of
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
 from envs import this_process
@@ -156,15 +157,15 @@ class RunDir:
 
     @classmethod
     def default(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
-        """`<runs_dir>/<env>/<agent>/seed<k>`."""
-        env = re.sub(r"[^\w.-]+", "-", config.env)
-        return cls(runs_dir / env / config.agent / f"seed{config.seed}")
+        """`<runs_dir>/<env>/<agent>/seed<k>`, with the settings that are not the presets'."""
+        task, agent = map(folder_of, name_of(config))
+        return cls(runs_dir / task / agent / f"seed{config.seed}")
 
     @classmethod
     def of_config(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
         """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be."""
-        default = cls.default(config, runs_dir).path
-        return cls(default.with_name(f"{default.name}-{config_hash(config)}"))
+        env = re.sub(r"[^\w.-]+", "-", config.env)
+        return cls(runs_dir / env / config.agent / f"seed{config.seed}-{config_hash(config)}")
 
     @property
     def is_exported(self) -> bool:

@@ -17,6 +17,7 @@ from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance_level, checkpoint, machine, messages
@@ -451,7 +452,7 @@ class _Run:
         That of a finished run shows what random actions reach, in as many episodes as its last evaluation
         had. They take at most a second or two in the suite's own tasks, and are not played in others.
         """
-        title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
+        title = f"{', '.join(name_of(self.config))}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         try:
             floor = None
