@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import dtqn
-from dtqn import api
 from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, add_config, option
 from dtqn.program import program
 from dtqn.settings import layers
 from dtqn.signals import end_with_parent
+from dtqn.training.plan import plan
 
 _DESCRIPTION = """\
 Train memory agents on partially observable tasks, compare them and search their settings.
@@ -38,7 +38,7 @@ def train(arguments: Sequence[str]) -> int:
     """Start a run, or go on with one."""
     given = parser_of(arguments).read()
     file, print_config, resume, accepts, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
-    asked = api.plan(given, file, run_dir, runs_dir, resume, accepts)
+    asked = plan(given, file, run_dir, runs_dir, resume, accepts)
     if print_config:
         print(layers.to_yaml(asked.config), end="")
         return 0

@@ -10,6 +10,7 @@ from dtqn.settings.config import Config, value_of, wrong
 from dtqn.settings.layers import setting_in
 from dtqn.training.directory import RunDir
 from envs import this_process
+from envs.adapters import foreign
 
 SETTINGS = ("env", "network.core", "network.encoder")
 """Those that may be objects."""
@@ -40,6 +41,7 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
         raise wrong(setting, repr(thing), right)
     if stored is not None and this_process.holds(old := str(value_of(stored, setting))):
         this_process.keep(old, thing)
+        foreign.forget()
         return old
     return this_process.name_of(thing)
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance_level, checkpoint, machine, messages
-from dtqn.training.callbacks import Callbacks
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
@@ -35,6 +34,9 @@ from dtqn.training.wandb_tracker import in_sweep
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
+
+if TYPE_CHECKING:
+    from dtqn.training.callbacks import Callbacks
 
 _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
@@ -175,7 +177,7 @@ class _Run:
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._process_bytes, self._signals = process_bytes, Signals()
-        self._callbacks = callbacks or Callbacks()
+        self._callbacks = callbacks
         about = about or {}
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
@@ -233,7 +235,7 @@ class _Run:
             )
             self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
-            self._callbacks.tell("on_start")
+            self._tell("on_start")
             exit_code = self._loop()
         except (envs.TaskError, WorkerError) as error:
             exit_code = self._saved_after(error)
@@ -244,14 +246,14 @@ class _Run:
             if (told := self._told(error)) is None:
                 raise
             self._view.say(f"error: {told}")
-            self._callbacks.fail(error)
+            self._failed(error)
         finally:
             with caught:  # a run that has finished is not ended by a signal that comes now
                 self._view.close()
                 self.trainer.close()
                 self._tracker.close(exit_code)
                 self._metrics.close()
-            self._callbacks.tell("on_end")
+            self._tell("on_end")
         if exit_code == 0:
             note = task_spec(self.config).ceiling_note
             told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
@@ -260,6 +262,15 @@ class _Run:
             resume = self.directory.command("--resume")
             print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
         return exit_code
+
+    def _tell(self, event: str, row: Row | None = None) -> None:
+        """Tell the caller's callbacks."""
+        if self._callbacks is not None:
+            self._callbacks.tell(event, row)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._callbacks is not None:
+            self._callbacks.fail(error)
 
     def _saved_after(self, error: Exception) -> int:
         """Save after a fault of the task or of a worker: what has been learned is sound. The exit code."""
@@ -271,7 +282,7 @@ class _Run:
         if not task_identity(self.config).is_native:
             resume += " (with --accept-changed-code once the task has been edited)"
         self._view.say(f"error: {error}; saved; to go on: {resume}")
-        self._callbacks.fail(error)
+        self._failed(error)
         return 1
 
     def _told(self, error: BaseException) -> str | None:
@@ -350,7 +361,7 @@ class _Run:
     def _interrupted(self) -> int | None:
         """Save where a signal has come, nobody reads any more or a callback asks; the exit code then."""
         caught = self._signals.caught
-        if caught is None and not self.out.lost and not self._callbacks.stops:
+        if caught is None and not self.out.lost and not (self._callbacks and self._callbacks.stops):
             return None
         self._save(finished=False)
         return _OUTPUT_LOST if self.out.lost and caught is None else STOPPED + (caught or 0)
@@ -406,9 +417,9 @@ class _Run:
         self._tracker.log(self._metrics.rows, row)
         self._metrics.append(row)
         self._view.row(row)
-        self._callbacks.tell("on_metrics", row)
+        self._tell("on_metrics", row)
         if row.get("eval/return") is not None:
-            self._callbacks.tell("on_evaluation", row)
+            self._tell("on_evaluation", row)
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -444,7 +455,7 @@ class _Run:
         self._draw(finished)
         if finished:
             self.directory.write_result(_result_of(about))
-        self._callbacks.tell("on_checkpoint")
+        self._tell("on_checkpoint")
 
     def _draw(self, finished: bool) -> None:
         """The learning curve so far; where it cannot be drawn or written, the run goes on without.
