@@ -69,9 +69,7 @@ def content(name: str) -> bytes:
 def _made_of(thing: Any) -> object:
     """The same in every process: no addresses, and no lines, of which a lambda's has more than itself."""
     if isinstance(thing, type):
-        bases = [_made_of(base) for base in thing.__bases__ if base.__module__ == thing.__module__]
-        members = {name: part for name, part in vars(thing).items() if not isinstance(part, type)}
-        return bases, {name: _made_of(part) for name, part in members.items() if name != "__firstlineno__"}
+        return _members(thing)
     thing = getattr(thing, "__func__", thing)  # of a static method
     thing = getattr(thing, "__code__", thing)
     if isinstance(thing, CodeType):
@@ -79,6 +77,13 @@ def _made_of(thing: Any) -> object:
     if isinstance(thing, tuple):
         return [_made_of(part) for part in thing]
     return thing if isinstance(thing, str | bytes | int | float) else type(thing).__name__
+
+
+def _members(kind: type) -> object:
+    """What a class is made of, with those of its bases that stand beside it."""
+    bases = [_made_of(base) for base in kind.__bases__ if base.__module__ == kind.__module__]
+    members = {name: part for name, part in vars(kind).items() if not isinstance(part, type)}
+    return bases, {name: _made_of(part) for name, part in members.items() if name != "__firstlineno__"}
 
 
 def _own(name: str) -> str:
