@@ -1,24 +1,30 @@
 """Off-policy Q-learning for memory agents: networks, losses, learner, actors, evaluation, run loop.
 
-`dtqn.load(run_dir)` gives a trained run's policy.
+`dtqn.train` trains an agent, `dtqn.evaluate` evaluates it and `dtqn.load(run_dir)` gives its policy.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+_FROM = {
+    "ConfigError": "dtqn.settings.config",
+    "Run": "dtqn.api",
+    "evaluate": "dtqn.api",
+    "load": "dtqn.policy",
+    "train": "dtqn.api",
+}
+__all__ = ["ConfigError", "Run", "__version__", "evaluate", "load", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load` is imported when it is asked for: torch takes seconds, and most of this package needs none."""
-    if name == "load":
-        from dtqn.program import shadowed
+    """What is asked for is imported then: torch takes seconds, and most of this package needs none."""
+    if name not in _FROM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dtqn.program import shadowed
 
-        if mistake := shadowed():
-            raise ImportError(mistake)
-        from dtqn.policy import load
-
-        return load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if mistake := shadowed():
+        raise ImportError(mistake)
+    return getattr(importlib.import_module(_FROM[name]), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +15,8 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings import trust
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
-from dtqn.training import trained
-from dtqn.training.directory import RunDir
+from dtqn.training import objects, trained
+from dtqn.training.directory import RunDir, trained_at
 from dtqn.training.setup import make_env, num_actions, observation_fault
 from dtqn.types import StepInputs, map_tree, reset_rows
 from envs import registry
@@ -27,15 +28,19 @@ def load(
     weights: Literal["last", "best"] = "last",
     device: str = "cpu",
     trust_code: bool = False,
+    handed: Mapping[str, Any] | None = None,
 ) -> Policy:
     """The greedy policy of a run.
 
     Args:
-        run_dir: the directory of the run, which may still be training, or of an exported agent.
+        run_dir: the directory of the run, which may still be training, or of an exported agent; `demo`
+            is one that comes with this program.
         weights: those of the last checkpoint, or those that did best in an evaluation.
         device: where the network runs, as torch names it.
         trust_code: run code that the folder names, such as a task `module:Class`, though no run of yours
             does.
+        handed: objects that the run was given, by setting, such as `{"env": MyEnv, "network.core": MyCore}`;
+            for a run that another process has begun with objects that no module has.
 
     A task that has changed since the run began brings a UserWarning of one line; the policy acts in it as it
     is now.
@@ -47,8 +52,9 @@ def load(
         place = torch.empty(0, device=device).device
     except (AssertionError, RuntimeError) as error:  # as torch says that it was built without
         raise wrong("device", device, f"torch cannot use it here ({one_line(error)}); try cpu") from None
-    directory = RunDir(Path(run_dir))
+    directory = RunDir(trained_at(Path(run_dir)))
     with trust.given(trust_code):
+        objects.named(handed or {}, directory)
         config = directory.read_config()
     if warning := directory.task_warning(config):
         warnings.warn(warning, stacklevel=2)

@@ -24,6 +24,8 @@ class Signals:
     that. A terminal that goes away may send several, from the system and from the shell, so none after the
     first takes effect. A scheduler such as Slurm warns by SIGUSR1 or SIGUSR2, with a SIGTERM before or after
     it: a warning never takes effect at once, and after it only Ctrl-C does.
+
+    Python tells the main thread alone of signals: in any other one, none is caught.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,8 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for signum in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
             if signum in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(signum) != signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, self._catch)

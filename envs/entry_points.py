@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from envs import errors
+from envs import errors, this_process
 from envs.errors import ANY_FAULT
 from envs.vector import brief
 
@@ -61,6 +61,8 @@ def load(
     Raises:
         ValueError: one line, which ends with `hint`, where it cannot be imported.
     """
+    if missing := this_process.problem(id):
+        raise ValueError(f"task {id} {missing}")
     search_working_directory()
     try:
         return own_way() if own_way else importlib.import_module(module)

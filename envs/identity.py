@@ -20,6 +20,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from envs import this_process
 from envs.entry_points import FIND_IT, search_working_directory
 from envs.errors import ANY_FAULT, check_is_file, unreadable
 from envs.families import GRIDVERSE_FILE, OTHERS, OWN, POMDP_FILE, family_of
@@ -67,6 +68,8 @@ def identify(id: str, **options: Any) -> Identity:
 def with_modules(task: Identity, modules: Collection[str]) -> Identity:
     """The identity of a task with modules of a user's own that a run has besides; the task's without any.
 
+    An object of this process is among them by its whole name (`envs.this_process`).
+
     Raises:
         ValueError: one line, for a module that is not there.
     """
@@ -74,7 +77,7 @@ def with_modules(task: Identity, modules: Collection[str]) -> Identity:
         return task
     search_working_directory()
     for module in modules:
-        if _file(module) is None:
+        if not this_process.holds(module) and _file(module) is None:
             raise ValueError(f"{module} cannot be found{FIND_IT}")
     parts = [part for module in modules for part in _module(module)]
     return Identity(_digest([task.digest], parts), f"{task.made_of}, {_names(parts)}", False)
@@ -104,7 +107,7 @@ def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:
     if family_of(id) in (OWN, OTHERS):
         from envs.adapters.family import modules  # which a native task does not need
 
-        for module in modules(id):
+        for module in (id,) if this_process.holds(id) else modules(id):
             yield from _module(module)
 
 
@@ -137,7 +140,15 @@ def own_files(name: str) -> set[str]:
 
 
 def _module(name: str) -> Iterator[_Part]:
-    """A module's source, and its distribution or the modules of a user's own that it imports."""
+    """A module's source, and its distribution or the modules of a user's own that it imports.
+
+    An object of this process is told by its own content.
+    """
+    if this_process.holds(name):
+        if missing := this_process.problem(name):
+            raise ValueError(f"{name}, which {missing}")
+        yield _Part(name, this_process.content(name))
+        return
     for module, file, content in _sources(name):
         if module == name and _is_installed(file):
             # Gymnasium's version says little of its tasks; their source says all.

@@ -14,10 +14,11 @@ import dtqn
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.commands import argtypes, parser, train, trained
+from dtqn.commands import argtypes, parser, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.task import task_of
+from dtqn.training import plan
 from dtqn.training import trained as playing
 from dtqn.training.directory import RunDir, config_hash
 
@@ -359,7 +360,7 @@ def test_ctrl_c_before_the_start_is_no_traceback(capsys, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "task_of", interrupted)
+    monkeypatch.setattr(plan, "task_of", interrupted)
     assert cli.main([]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -8,11 +8,18 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+from dtqn.training.directory import trained_at
+
 
 def path(text: str) -> Path:
     if not text:  # an unset variable of the shell; Path would take it for the present folder
         raise argparse.ArgumentTypeError("the name is empty; must be a path")
     return Path(text)
+
+
+def trained(text: str) -> Path:
+    """The folder of a trained agent."""
+    return trained_at(path(text))
 
 
 def is_number(text: str) -> bool:

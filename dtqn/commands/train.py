@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import dtqn
 from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, add_config, option
 from dtqn.program import program
-from dtqn.settings import layers, presets
-from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.settings.task import task_of
+from dtqn.settings import layers
 from dtqn.signals import end_with_parent
-from dtqn.training.directory import RunDir
+from dtqn.training.plan import plan
 
 _DESCRIPTION = """\
 Train memory agents on partially observable tasks, compare them and search their settings.
@@ -36,42 +32,18 @@ _RESUME = """go on with the run in this directory; auto: go on with the run of t
 _ACCEPT = """with --resume RUN_DIR: go on with the task, and with a network of your own, as they are now,
 though their code or files have changed since the run began"""
 _TRAIN_ONLY = ("config", "print_config", "resume", "accept_changed_code", "run_dir", "runs_dir")
-_AUTO = Path("auto")
 
 
 def train(arguments: Sequence[str]) -> int:
     """Start a run, or go on with one."""
     given = parser_of(arguments).read()
     file, print_config, resume, accepts, run_dir, runs_dir = (given.pop(name) for name in _TRAIN_ONLY)
-    if accepts and resume in (None, _AUTO):
-        raise ConfigError("--accept-changed-code is for --resume RUN_DIR; leave it out")
-    if resume not in (None, _AUTO):
-        for name, value in (("--config", file), ("--run-dir", run_dir), ("--runs-dir", runs_dir)):
-            if value is not None:
-                raise wrong(name, value, f"leave it out with --resume, which reads {resume}/config.yaml")
-        directory = RunDir(resume)
-        config = directory.resumed_config(given, os.environ)
-    else:
-        config = presets.resolve(file, given, os.environ)
-    task_of(config)
-    if resume in (None, _AUTO):
-        directory = _directory_for(config, run_dir, runs_dir, resume)
+    asked = plan(given, file, run_dir, runs_dir, resume, accepts)
     if print_config:
-        print(layers.to_yaml(config), end="")
+        print(layers.to_yaml(asked.config), end="")
         return 0
-    from dtqn.training import machine, preflight, session
-
-    config = machine.settled(directory.settled(config) if resume == _AUTO else config)
-    preflight.check(config)  # before there is a folder
-    if resume is None:
-        directory.claim()
     end_with_parent()
-    with directory.lock():
-        if resume is None:
-            return session.start(config, directory)
-        if resume == _AUTO:
-            directory.prepare(config)
-        return session.resume(config, directory, accept_changed_code=accepts)
+    return asked.train()
 
 
 def parser_of(arguments: Sequence[str]) -> Parser:
@@ -88,16 +60,3 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     option(run, "--accept-changed-code", _ACCEPT)
     parser.add_settings(lambda _: True, run)
     return parser
-
-
-def _directory_for(
-    config: Config, run_dir: Path | None, runs_dir: Path | None, resume: Path | None
-) -> RunDir:
-    """The directory of a run that `--resume RUN_DIR` does not name."""
-    if run_dir is None:
-        make = RunDir.default if resume is None else RunDir.of_config
-        return make(config, runs_dir or Path("runs"))
-    for name, value in (("--runs-dir", runs_dir), ("--resume", resume)):
-        if value is not None:
-            raise wrong("--run-dir", run_dir, f"leave it out with {name}")
-    return RunDir(run_dir)

@@ -17,10 +17,11 @@ from dtqn.commands.parser import Parser, option, terminal_width
 from dtqn.program import program
 from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
+from dtqn.settings.names import name_of
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
 from dtqn.text import one_line
-from dtqn.training.directory import RunDir
+from dtqn.training.directory import RunDir, pages_of
 
 _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
@@ -53,7 +54,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     else:
         in_words = trained.evaluation_line(result, task)
         random = f"{epsilon:g} of its actions at random, " if epsilon else ""
-        print(f"{config.env}, {config.agent}, {weights} weights, {random}{in_words}")
+        print(f"{', '.join(name_of(config))}, {weights} weights, {random}{in_words}")
     return 0
 
 
@@ -98,7 +99,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
         _run_of(given)
         from dtqn.inspection import debug, debug_text, trials
 
-        out = given["out"] or directory.path / "debug"
+        out = given["out"] or pages_of(directory.path) / "debug"
         rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
         asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals)
         found = debug.debug(directory, asked, out)
@@ -134,7 +135,7 @@ def report(arguments: Sequence[str]) -> int:
     description = """Write one HTML file about trained runs: episodes to step through, what each decision
 depends on, a table and a curve. It needs no network."""
     parser = Parser("report", arguments, "RUN_DIR ...", description)
-    option(parser, "paths RUN_DIR", kind=argtypes.path, nargs="+")
+    option(parser, "paths RUN_DIR", kind=argtypes.trained, nargs="+")
     where = "the page; default report.html in RUN_DIR, or beside several runs"
     option(parser, "--out FILE", where, argtypes.path)
     option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
@@ -165,7 +166,7 @@ def export(arguments: Sequence[str]) -> int:
     """Write a trained agent for others."""
     description = "Write a trained agent for others: weights, settings, a model card and a certificate."
     parser = Parser("export", arguments, "RUN_DIR --to DIR", description)
-    option(parser, "run_dir RUN_DIR", kind=argtypes.path)
+    option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
     option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
     option(parser, "--episodes N", "for its score", argtypes.positive, 500)
     option(parser, "--seed N", "seed of these", argtypes.natural, 7)
@@ -193,7 +194,7 @@ def verify(arguments: Sequence[str]) -> int:
     description = """Say whether an exported agent is what its certificate claims: its files, and its score,
 for which its episodes are played again. The exit code is 1 where one differs."""
     parser = Parser("verify", arguments, "DIR", description)
-    option(parser, "run_dir DIR", kind=argtypes.path)
+    option(parser, "run_dir DIR", kind=argtypes.trained)
     option(parser, "--episodes N", "play so many, 0 for none; default the certificate's", argtypes.natural)
     option(parser, "--seed N", "seed of these; default the certificate's", argtypes.natural)
     given = parser.read()
@@ -210,7 +211,7 @@ for which its episodes are played again. The exit code is 1 where one differs.""
 
 def _add_played(parser: Parser, episodes: int) -> None:
     """The run whose episodes are played, how many, and which."""
-    option(parser, "run_dir RUN_DIR", kind=argtypes.path)
+    option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
     option(parser, "--episodes N", "episodes to play", argtypes.positive, episodes)
     _add_choice(parser)
 

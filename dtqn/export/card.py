@@ -11,6 +11,7 @@ import yaml
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.settings import presets
 from dtqn.settings.config import Config
+from dtqn.settings.names import name_of
 from dtqn.text import counted, number, one_line
 from dtqn.training.directory import own_networks, task_identity
 from dtqn.training.setup import task_spec
@@ -73,7 +74,7 @@ def text(
     rows = {name: _cell(value) for name, value in _rows(config, about, scores).items()}
     return _CARD.format(
         header=yaml.safe_dump(_header(config, scores["last"]), sort_keys=False),
-        title=_cell(f"{config.agent} on {config.env}"),
+        title=_cell(f"{name_of(config).agent} on {name_of(config).task}"),
         config=config,
         table="\n".join(f"| {name} | {value} |" for name, value in rows.items()),
         pictures="".join(f"\n![{name.partition('.')[0].replace('_', ' ')}]({name})\n" for name in pictures),
@@ -92,8 +93,8 @@ def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, Evaluat
     """The lines of the table, by name."""
     ceiling = task_spec(config).ceiling_note
     rows = {
-        "task": f"`{config.env}` ({task_identity(config).made_of})",
-        "agent": f"`{config.agent}`, core `{config.network.core}`",
+        "task": f"`{name_of(config).task}` ({task_identity(config).made_of})",
+        "agent": f"`{name_of(config).agent}`, core `{config.network.core}`",
         "parameters": number(about.get("parameters") or 0),
         **{f"score, {name} weights": score(result) + ceiling for name, result in scores.items()},
         "environment steps": number(about["env_steps"]),

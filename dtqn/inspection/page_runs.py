@@ -12,6 +12,7 @@ from dtqn.experiments.comparison_pictures import curve
 from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.names import Name, name_of
 from dtqn.settings.task import task_of
 from dtqn.text import number
 from dtqn.training import metrics
@@ -32,6 +33,7 @@ class Run(NamedTuple):
 
     label: str
     """Its name among the others."""
+    name: Name
     config: Config
     rows: list[Row]
     """The metrics file; at least one row is of an evaluation."""
@@ -60,10 +62,6 @@ def _of_directory(path: Path) -> Run:
     directory = RunDir(path)
     if not directory.config_file.exists():
         raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
-    if directory.is_exported:
-        raise ConfigError(
-            f"{path}: is an exported agent, whose README.md has its figures; give the run that it was made of"
-        )
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)
@@ -72,8 +70,9 @@ def _of_directory(path: Path) -> Run:
             f"{path}: has not been evaluated yet, so there is nothing to report; "
             f"the first evaluation comes after {number(config.evaluation_period)} env steps"
         )
-    label = f"{config.env} {config.agent} seed {config.seed}"
-    return Run(label, config, rows, result is not None, directory)
+    name = name_of(config)
+    label = f"{name.task} {name.agent} seed {config.seed}"
+    return Run(label, name, config, rows, result is not None or directory.is_exported, directory)
 
 
 def _is_evaluation(row: Row) -> bool:
@@ -86,19 +85,19 @@ def row(run: Run) -> list[str]:
     unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
     steps = number(last["env_steps"] or 0) + unfinished
     minutes = f"{(last.get('seconds') or 0) / 60:.1f}"
-    return [config.env, config.agent, str(config.seed), metrics.outcome(last), steps, minutes]
+    return [*run.name, str(config.seed), metrics.outcome(last), steps, minutes]
 
 
 def panels(runs: Sequence[Run]) -> list[Panel]:
     """The score of evaluations against environment steps, a panel a task and a line an agent."""
     found = []
-    for env in dict.fromkeys(run.config.env for run in runs):
-        here = [run for run in runs if run.config.env == env]
+    for env in dict.fromkeys(run.name.task for run in runs):
+        here = [run for run in runs if run.name.task == env]
         tasks = [task_spec(run.config) for run in here]
         name = "success" if all(task.has_success for task in tasks) else "return"
-        agents = dict.fromkeys(run.config.agent for run in here)
+        agents = dict.fromkeys(run.name.agent for run in here)
         curves = [
-            _curve(agent, [run.rows for run in here if run.config.agent == agent], name) for agent in agents
+            _curve(agent, [run.rows for run in here if run.name.agent == agent], name) for agent in agents
         ]
         found.append(Panel(env, name, curves, tasks[0].success_ceiling))
     return found

@@ -21,7 +21,7 @@ from dtqn.inspection.page_observations import Pictures
 from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
-from dtqn.training.directory import file_errors, make_writable
+from dtqn.training.directory import file_errors, make_writable, pages_of
 from dtqn.training.trackers import Start, open_tracker
 
 MOST_PLAYERS = 8
@@ -88,7 +88,9 @@ def told(file: Path) -> str:
 def _home(paths: Sequence[Path]) -> Path:
     """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
     return (
-        paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.resolve().parent for path in paths]))
+        pages_of(paths[0])
+        if len(paths) == 1
+        else Path(os.path.commonpath([path.resolve().parent for path in paths]))
     )
 
 
@@ -103,12 +105,12 @@ def _to_play(runs: Sequence[Run]) -> list[Run]:
     """All, or where they are many the first of each agent and task."""
     if len(runs) <= MOST_PLAYERS:
         return list(runs)
-    firsts = {(run.config.env, run.config.agent): run for run in reversed(runs)}
+    firsts = {run.name: run for run in reversed(runs)}
     return list(reversed(firsts.values()))[:MOST_PLAYERS]
 
 
 def _title(runs: Sequence[Run]) -> str:
-    return f"{_listed([run.config.agent for run in runs])} on {_listed([run.config.env for run in runs])}"
+    return f"{_listed([run.name.agent for run in runs])} on {_listed([run.name.task for run in runs])}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dtqn.settings.config import wrong
+from envs import this_process
 from envs.entry_points import brief_error, in_words, not_imported, search_working_directory
 from envs.entry_points import located as located
 from envs.errors import ANY_FAULT as ANY_FAULT
@@ -28,6 +29,8 @@ def load(setting: str, value: str) -> Callable[..., Any]:
         ConfigError: the module cannot be imported, or has no such thing to call.
     """
     module_name, _, name = value.partition(":")
+    if missing := this_process.problem(value):
+        raise wrong(setting, value, f"it {missing}")
     search_working_directory()
     try:
         found: Any = importlib.import_module(module_name)

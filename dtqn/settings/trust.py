@@ -20,7 +20,7 @@ from dtqn.files import locked
 from dtqn.settings.group import ConfigError
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
-from envs import entry_points
+from envs import entry_points, this_process
 from envs.errors import check_is_file
 from envs.families import GRIDVERSE_FILE, OWN, family_of
 
@@ -75,6 +75,8 @@ def named(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_code(name: str, values: Mapping[str, Any]) -> bool:
     value = str(values[name])
+    if this_process.holds(value):  # which runs nothing: the user has handed it over, or it is not there
+        return False
     if name != "env":
         return is_own(value)
     of_package = value.startswith(GRIDVERSE_FILE) and values.get("task.backend") == "gym-gridverse"

@@ -33,8 +33,10 @@ from dtqn.settings.layers import (
     setting_in,
     to_yaml,
 )
+from dtqn.settings.names import folder_of, name_of
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
+from envs import this_process
 
 HOW_IT_RUNS = {
     *("checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
@@ -57,6 +59,20 @@ _SUFFIXES = {
 """Of the files that a run, its reports and an exported agent hold."""
 EXPORTED_WEIGHTS = "model.safetensors"
 """In a folder that holds an exported agent, beside `best.safetensors`."""
+
+
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+"""The trained agent that comes with this program."""
+
+
+def trained_at(path: Path) -> Path:
+    """The folder of a trained agent; `demo` is this program's own, where there is no such folder."""
+    return DEMO if path == Path(DEMO.name) and not path.exists() else path
+
+
+def pages_of(path: Path) -> Path:
+    """The folder where pages about a trained agent go: its own, or here."""
+    return Path() if path == DEMO else path
 
 
 def config_hash(config: Config) -> str:
@@ -112,7 +128,8 @@ def task_identity(config: Config) -> envs.Identity:
 def run_identity(config: Config) -> envs.Identity:
     """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
     task = task_identity(config)
-    modules = [value.partition(":")[0] for value in own_networks(config)]
+    names = own_networks(config)
+    modules = [name if this_process.holds(name) else name.partition(":")[0] for name in names]
     try:
         return envs.with_modules(task, modules)
     except ValueError as error:
@@ -169,15 +186,15 @@ class RunDir:
 
     @classmethod
     def default(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
-        """`<runs_dir>/<env>/<agent>/seed<k>`."""
-        env = re.sub(r"[^\w.-]+", "-", config.env)
-        return cls(runs_dir / env / config.agent / f"seed{config.seed}")
+        """`<runs_dir>/<env>/<agent>/seed<k>`, with the settings that are not the presets'."""
+        task, agent = map(folder_of, name_of(config))
+        return cls(runs_dir / task / agent / f"seed{config.seed}")
 
     @classmethod
     def of_config(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
         """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be."""
-        default = cls.default(config, runs_dir).path
-        return cls(default.with_name(f"{default.name}-{config_hash(config)}"))
+        env = re.sub(r"[^\w.-]+", "-", config.env)
+        return cls(runs_dir / env / config.agent / f"seed{config.seed}-{config_hash(config)}")
 
     @property
     def is_exported(self) -> bool:

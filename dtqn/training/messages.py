@@ -5,6 +5,7 @@ from __future__ import annotations
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings import presets
 from dtqn.settings.config import Config
+from dtqn.settings.names import name_of
 from dtqn.text import clock, counted, number, size
 from dtqn.training import machine, preflight
 from dtqn.training.directory import RunDir
@@ -36,9 +37,10 @@ def introduction(
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
         beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
+    name = name_of(config)
     lines = {
-        "task": f"{config.env}, {config.actor.num_envs} copies",
-        "agent": f"{config.agent}, {number(parameters_of(trainer.network))} parameters",
+        "task": f"{name.task}, {config.actor.num_envs} copies",
+        "agent": f"{name.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
         "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",

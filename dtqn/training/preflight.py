@@ -23,6 +23,7 @@ from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
 from dtqn.training.setup import (
+    DRAWING,
     capture_of,
     check_own,
     make_network,
@@ -58,7 +59,8 @@ def check(config: Config, here: bool = True) -> None:
     plan = memory(config, machine.resident_bytes())  # makes the network, which has to fit the task
     if here:
         _check_memory(config, plan)
-    check_own(config)
+    with DRAWING:
+        check_own(config)
     _tell_of_large(config, largest)
 
 

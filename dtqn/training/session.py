@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance_level, checkpoint, machine, messages
@@ -34,15 +35,22 @@ from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
 
+if TYPE_CHECKING:
+    from dtqn.training.callbacks import Callbacks
+
 _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
+STOPPED = 128
+"""The exit code of a run that a callback has stopped; with the number of a signal added, of that."""
 _PAUSE_SECONDS = 0.2
 """How often a run that waits for its evaluation looks whether a signal has come."""
 _LONG_SECONDS = 60.0
 """For so long it waits for one before it says that an episode may have no end."""
 
 
-def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
+def start(
+    config: Config, directory: RunDir, out: TextIO | None = None, callbacks: Callbacks | None = None
+) -> int:
     """Train a new run in a directory that holds none; the program's exit code.
 
     `preflight.check` has passed the settings.
@@ -51,11 +59,16 @@ def start(config: Config, directory: RunDir, out: TextIO | None = None) -> int:
     process_bytes = machine.resident_bytes()
     trainer = _make_trainer(config, directory)
     directory.write_config(config)
-    return _Run(config, directory, trainer, Output(out or sys.stdout), process_bytes).train()
+    shown = Output(out or sys.stdout)
+    return _Run(config, directory, trainer, shown, process_bytes, callbacks=callbacks).train()
 
 
 def resume(
-    config: Config, directory: RunDir, out: TextIO | None = None, accept_changed_code: bool = False
+    config: Config,
+    directory: RunDir,
+    out: TextIO | None = None,
+    accept_changed_code: bool = False,
+    callbacks: Callbacks | None = None,
 ) -> int:
     """Go on with the run in `directory` from its last checkpoint, or from the start where it has none.
 
@@ -76,7 +89,8 @@ def resume(
             )
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
-        run = _Run(config, directory, _make_trainer(config, directory), shown, process_bytes)
+        trainer, about = _make_trainer(config, directory), None
+        run = _Run(config, directory, trainer, shown, process_bytes, about, callbacks)
         checkpoint.remove_best(directory.checkpoints)
     else:
         about = checkpoint.read_about(directory.checkpoints)
@@ -95,7 +109,8 @@ def resume(
             if in_sweep():
                 _report_finished(config, directory, about, shown)
             return 0
-        run = _Run(config, directory, restored_trainer(config, directory), shown, process_bytes, about)
+        trainer = restored_trainer(config, directory)
+        run = _Run(config, directory, trainer, shown, process_bytes, about, callbacks)
     directory.write_config(config)
     return run.train()
 
@@ -152,6 +167,7 @@ class _Run:
         out: Output,
         process_bytes: int | None,
         about: Mapping[str, Any] | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         """
         Args:
@@ -163,6 +179,7 @@ class _Run:
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._process_bytes, self._signals = process_bytes, Signals()
+        self._callbacks = callbacks
         about = about or {}
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
@@ -220,6 +237,7 @@ class _Run:
             )
             self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
+            self._tell("on_start")
             exit_code = self._loop()
         except (envs.TaskError, WorkerError) as error:
             exit_code = self._saved_after(error)
@@ -230,20 +248,31 @@ class _Run:
             if (told := self._told(error)) is None:
                 raise
             self._view.say(f"error: {told}")
+            self._failed(error)
         finally:
             with caught:  # a run that has finished is not ended by a signal that comes now
                 self._view.close()
                 self.trainer.close()
                 self._tracker.close(exit_code)
                 self._metrics.close()
+            self._tell("on_end")
         if exit_code == 0:
             note = task_spec(self.config).ceiling_note
             told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
             print(f"{told}\nreport   {self.directory.command('report')}", file=self.out, flush=True)
-        elif exit_code > 128:
+        elif exit_code >= STOPPED:
             resume = self.directory.command("--resume")
             print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
         return exit_code
+
+    def _tell(self, event: str, row: Row | None = None) -> None:
+        """Tell the caller's callbacks."""
+        if self._callbacks is not None:
+            self._callbacks.tell(event, row)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._callbacks is not None:
+            self._callbacks.fail(error)
 
     def _saved_after(self, error: Exception) -> int:
         """Save after a fault of the task or of a worker: what has been learned is sound. The exit code."""
@@ -255,6 +284,7 @@ class _Run:
         if not task_identity(self.config).is_native:
             resume += " (with --accept-changed-code once the task has been edited)"
         self._view.say(f"error: {error}; saved; to go on: {resume}")
+        self._failed(error)
         return 1
 
     def _told(self, error: BaseException) -> str | None:
@@ -331,12 +361,12 @@ class _Run:
         return self._seconds_before + time.monotonic() - self._started
 
     def _interrupted(self) -> int | None:
-        """Save where a signal has come or nobody reads any more; the exit code then."""
+        """Save where a signal has come, nobody reads any more or a callback asks; the exit code then."""
         caught = self._signals.caught
-        if caught is None and not self.out.lost:
+        if caught is None and not self.out.lost and not (self._callbacks and self._callbacks.stops):
             return None
         self._save(finished=False)
-        return _OUTPUT_LOST if caught is None else 128 + caught
+        return _OUTPUT_LOST if self.out.lost and caught is None else STOPPED + (caught or 0)
 
     def _hold(self, row: Row) -> None:
         """Add the run's clocks to a row; `_record` writes it."""
@@ -389,6 +419,9 @@ class _Run:
         self._tracker.log(self._metrics.rows, row)
         self._metrics.append(row)
         self._view.row(row)
+        self._tell("on_metrics", row)
+        if row.get("eval/return") is not None:
+            self._tell("on_evaluation", row)
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -424,6 +457,7 @@ class _Run:
         self._draw(finished)
         if finished:
             self.directory.write_result(_result_of(about))
+        self._tell("on_checkpoint")
 
     def _draw(self, finished: bool) -> None:
         """The learning curve so far; where it cannot be drawn or written, the run goes on without.
@@ -431,7 +465,7 @@ class _Run:
         That of a finished run shows what random actions reach, in as many episodes as its last evaluation
         had. They take at most a second or two in the suite's own tasks, and are not played in others.
         """
-        title = f"{self.config.env}, {self.config.agent}, seed {self.config.seed}"
+        title = f"{', '.join(name_of(self.config))}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         try:
             floor = None

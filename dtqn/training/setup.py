@@ -7,6 +7,7 @@ have no defaults and do not ask the settings of another.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -38,6 +39,9 @@ from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
 from envs.checks import ObservationCheck
 from replay import Field, SequenceLayout, SequenceReplay
+
+DRAWING = threading.RLock()
+"""Who has it draws parameters from torch's one generator; runs in other threads wait."""
 
 
 class Stream(IntEnum):
@@ -101,9 +105,10 @@ def make_network(config: Config) -> QNetwork:
     """The run's network with its initial parameters; a MisfitError where it cannot read the task."""
     task = task_spec(config)
     actions = num_actions(task)
-    torch.manual_seed(int(seed_of(config, Stream.NETWORK).generate_state(1)[0]))
     try:
-        return networks.build(config.network, task.observation_space, actions)
+        with DRAWING:
+            torch.manual_seed(int(seed_of(config, Stream.NETWORK).generate_state(1)[0]))
+            return networks.build(config.network, task.observation_space, actions)
     except ConfigError:
         raise
     except ValueError as error:

@@ -120,7 +120,10 @@ def start(start: Start) -> Tracker | None:
         known, tags = lasting_settings(config), None
     if in_sweep() and rows:
         known["continues"] = start.run_id
+    mode = os.environ.get("WANDB_MODE")
     run = _start(start, known, tags)
+    if mode is not None:  # the next run of this process reads it too
+        os.environ["WANDB_MODE"] = mode
     tracker = WandbTracker(run)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
@@ -182,6 +185,7 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
             dir=str(directory),
             mode=mode,
             settings=settings,
+            reinit="create_new",  # beside those of other threads
         )
 
     try:

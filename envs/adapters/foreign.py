@@ -128,6 +128,12 @@ def _facts(recipe: Recipe) -> Facts:
     return facts
 
 
+def forget() -> None:
+    """Ask all tasks anew for what they are."""
+    _try.cache_clear()
+    _facts.cache_clear()
+
+
 def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, render_mode: str | None) -> Plain:
     """One copy."""
     facts = _facts(recipe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,14 +17,19 @@ from dtqn.inspection.attention import attention
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import play
 from dtqn.settings import presets
+from dtqn.settings.names import name_of
 from dtqn.training import trained
-from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
+from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env
 from tests import tiny
 from tests.inspection.conftest import PLAYED
 from tests.training import wandb_file
 
-_NAME = "t-maze-passive-6 gtrxl seed"
+_AGENT = (
+    "gtrxl+network.width=16+network.mlp_width=16+learner.batch_size=4+learner.env_steps_per_update=40.0"
+    "+replay.capacity=2000+replay.learn_length=3+actor.num_envs=4"
+)
+_NAME = f"t-maze-passive-6 {_AGENT} seed"
 
 
 def data(page: Path, name: str) -> Any:
@@ -51,7 +55,7 @@ def test_the_table_has_a_row_for_each_run(page: Path, runs: Path) -> None:
     for row, seed, name in zip(rows, ("1", "2"), ("one", "two"), strict=True):
         result = RunDir(runs / name).read_result()
         assert result is not None
-        assert row[:3] == ["t-maze-passive-6", "gtrxl", seed]
+        assert row[:3] == ["t-maze-passive-6", _AGENT, seed]
         assert row[3].startswith(f"success {result['last_evaluation']['eval/success']:.1%} [")
         assert row[4].replace(" ", "") == str(result["env_steps"])
 
@@ -102,16 +106,12 @@ def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.C
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),
-        (["{runs}/exported"], "{runs}/exported: is an exported agent, whose README.md has its figures"),
         (["{runs}/one", "--episodes", "1"], "--episodes: 1 must be an integer of at least 2"),
         (["{runs}/one", "--episodes", "3", "--shown", "4"], "--shown is 4: only 3 are played"),
         ([], "the following arguments are required: RUN_DIR"),
     ],
 )
 def test_what_is_refused(runs: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
-    (runs / "exported").mkdir(exist_ok=True)
-    for name in ("config.yaml", EXPORTED_WEIGHTS):
-        shutil.copy(runs / "one/config.yaml", runs / "exported" / name)
     error = tiny.refused(capsys, "report", *(word.format(runs=runs) for word in argv))
     assert message.format(runs=runs) in error
 
@@ -138,7 +138,7 @@ def test_an_unfinished_run_without_weights_is_reported_without_episodes(
 
 def test_of_many_runs_the_first_of_each_agent_is_played() -> None:
     def run(agent: str) -> Any:
-        return SimpleNamespace(config=SimpleNamespace(env="task", agent=agent))
+        return SimpleNamespace(name=("task", agent))
 
     runs = [*(run("a") for _ in range(5)), *(run("b") for _ in range(5))]
     assert report._to_play(runs[:8]) == runs[:8]
@@ -153,7 +153,7 @@ def _tracked(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
         directory.wandb_id = "abcd1234"
     config = presets.resolve(None, {"wandb": mode}, {})
     rows = [{"env_steps": 100 * n, "eval/return": 0.5} for n in range(3)]
-    return Run("run", config, rows, True, directory)
+    return Run("run", name_of(config), config, rows, True, directory)
 
 
 def test_the_page_is_an_artifact_of_its_tracked(tmp_path: Path) -> None:

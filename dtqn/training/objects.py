@@ -1,0 +1,78 @@
+"""Classes and functions that a caller hands over in place of names. Knows nothing of torch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from dtqn.settings.config import Config, value_of, wrong
+from dtqn.settings.layers import setting_in
+from dtqn.training.directory import RunDir
+from envs import this_process
+from envs.adapters import foreign
+
+SETTINGS = ("env", "network.core", "network.encoder")
+"""Those that may be objects."""
+
+
+def among(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The objects in nested settings, by setting."""
+    found = {name: setting_in(settings, name) for name in SETTINGS}
+    return {name: thing for name, thing in found.items() if thing is not None and not isinstance(thing, str)}
+
+
+def named(objects: Mapping[str, Any], directory: RunDir | None = None) -> dict[str, str]:
+    """The names by which objects are found in this process from now on, by setting.
+
+    Args:
+        directory: that of a run which has names for them already.
+
+    Raises:
+        ConfigError: one is no class and no function.
+    """
+    stored = directory.read_config() if directory and objects else None
+    return {name: _name(name, thing, stored) for name, thing in objects.items()}
+
+
+def _name(setting: str, thing: Any, stored: Config | None) -> str:
+    if not (hasattr(thing, "__qualname__") or isinstance(thing, functools.partial)):
+        right = "it must be a name, a class, or a function that makes one anew at each call"
+        raise wrong(setting, repr(thing), right)
+    if stored is not None and this_process.holds(old := str(value_of(stored, setting))):
+        this_process.keep(old, thing)
+        foreign.forget()
+        return old
+    return this_process.name_of(thing)
+
+
+def _kept(config: Config) -> dict[str, str]:
+    """The names of the run's objects that no other process finds, by setting."""
+    names = {setting: str(value_of(config, setting)) for setting in SETTINGS}
+    return {setting: name for setting, name in names.items() if this_process.holds(name)}
+
+
+def told(config: Config, directory: RunDir) -> str:
+    """One line about how to go on with a run that has such objects; empty for any other."""
+    if not (kept := _kept(config)):
+        return ""
+    objects = ", ".join(f"{setting} is {name}" for setting, name in kept.items())
+    go_on = f"dtqn.train(resume={str(directory.path)!r}, ...) with it"
+    return f"{objects}, found in this process alone; to go on: {go_on}"
+
+
+def settled(config: Config) -> Config:
+    """The run with its evaluations in this process where it has such objects, which no other one finds.
+
+    Raises:
+        ConfigError: its copies are to be stepped elsewhere, or its evaluations played there.
+    """
+    if not (kept := _kept(config)):
+        return config
+    for setting, value in (("actor.pool", config.actor.pool), ("evaluator", config.evaluator)):
+        if value in ("process", "ray"):
+            name = next(iter(kept.values()))
+            raise wrong(
+                setting, value, f"other processes do not find {name}; put it in a file, or try inline"
+            )
+    return config.model_copy(update={"evaluator": "inline"})

@@ -1,0 +1,360 @@
+"""Runs from Python: objects in place of names, callbacks, threads, and the same files as the command's."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import dtqn
+from dtqn import cli
+from dtqn.plots import learning_curve
+from dtqn.training.metrics import CLOCK_KEYS
+from envs import this_process
+from tests.own_cores import Averages
+
+_SMALL = {
+    "total_env_steps": 300,
+    "warmup_env_steps": 100,
+    "metrics_every": 50,
+    "wandb": "disabled",
+    "threads": 1,
+    "device": "cpu",
+    "evaluator": "inline",
+    "evaluation": {"period": 100, "episodes": 10, "first_episodes": 10},
+    "actor": {"num_envs": 4},
+    "replay": {"capacity": 2000, "learn_length": 3, "burn_in_length": 0},
+    "learner": {"env_steps_per_update": 40, "batch_size": 4},
+    "network": {"width": 16, "mlp_width": 16},
+}
+_CELL = """
+import gymnasium
+from torch import nn
+from envs.vector import Dynamics, read_field
+import numpy as np
+
+class Walk(gymnasium.Env):
+    '''Five steps; the first action pays.'''
+    observation_space = gymnasium.spaces.Discrete(6)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return 0, {}
+
+    def step(self, action):
+        self.t += 1
+        return self.t, float(action == 0), self.t >= 5, False, {}
+
+
+class Count(Dynamics):
+    observation_space = gymnasium.spaces.Discrete(6)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def start(self, num, rng):
+        self.t = np.zeros(num, np.int64)
+
+    def restart(self, rows, rng):
+        self.t[rows] = 0
+
+    def step(self, action, rng):
+        self.t += 1
+        return action * 1.0, self.t >= 5
+
+    def observe(self, rng):
+        return self.t.clip(0, 5)
+
+    def get(self):
+        return {"t": self.t.copy()}
+
+    def put(self, state):
+        self.t = state["t"].copy()
+
+    def read(self, state, num):
+        return {"t": read_field("t", state["t"], (), num, np.int64, 0, 9)}
+
+
+class OwnEncoder(nn.Module):
+    def __init__(self, config, observation_space, num_actions):
+        super().__init__()
+        self.output_width = config.width
+        self.embedding = nn.Embedding(int(observation_space.n), config.width)
+
+    def forward(self, inputs):
+        return self.embedding(inputs.observation.long())
+"""
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """What a cell of a notebook has defined, in an empty folder; objects go at its end."""
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(_CELL, scope)
+    kept = dict(vars(this_process._module))
+    yield SimpleNamespace(**scope)
+    vars(this_process._module).clear()
+    vars(this_process._module).update(kept)
+
+
+def train(*arguments: Any, **settings: Any) -> dtqn.Run:
+    """A run of a second; groups of settings are laid over the small ones."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and name in _SMALL:
+            settings[name] = _SMALL[name] | value
+    return dtqn.train(*arguments, **{**_SMALL, **settings})
+
+
+def rows_of(run: dtqn.Run) -> list[dict[str, Any]]:
+    """What is the same however the run was made."""
+    return [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in run.metrics]
+
+
+def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
+    run = train(cell.Walk)
+    assert run.run_dir.parts[1] == "this_process-Walk"
+    assert "env is this_process:Walk, found in this process alone" in capsys.readouterr().out
+    assert (run.finished, run.evaluation["env_steps"]) == (True, run.metrics[-1]["env_steps"])
+    run.policy.reset()
+    assert run.policy.act(0) in (0, 1)
+    played = dtqn.evaluate(run, episodes=8, seed=3)
+    assert (played.episodes, played.length) == (8, 5.0)
+    table = run.to_pandas()
+    assert table.index.tolist() == [row["env_steps"] for row in run.metrics] and "eval/return" in table
+    assert played == dtqn.evaluate(run.run_dir, episodes=8, seed=3)
+    assert cli.main(["export", str(run.run_dir), "--to", "exported", "--episodes", "4"]) == 0
+    assert dtqn.load("exported").act(0) in (0, 1)
+
+
+def test_it_is_the_run_of_the_command(cell, own_folder):
+    """Settings, files and numbers, of a class that other processes find."""
+    Path("steps.py").write_text(_CELL)
+    flags = [f"--{name}={value}" for name, value in _flat(_SMALL).items()]
+    assert cli.main(["--env", "steps:Count", *flags, "--run-dir", "typed"]) == 0
+    import steps
+
+    run = train(steps.Count, run_dir="called")
+    assert run.metrics and rows_of(run) == rows_of(dtqn.Run("typed"))
+    for name in ("config.yaml", "task.json"):
+        assert Path("called", name).read_text() == Path("typed", name).read_text()
+
+
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+    groups = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    inner = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
+    return {name: value for name, value in settings.items() if name not in groups} | inner
+
+
+def test_lambdas_and_closures_are_told_apart(cell):
+    """Two of one name are two tasks."""
+
+    def limited(limit: int) -> Any:
+        return lambda: gymnasium.wrappers.TimeLimit(cell.Walk(), limit)
+
+    short, long = (train(limited(limit)) for limit in (2, 4))
+    assert [run.config.env for run in (short, long)] == ["this_process:lambda", "this_process:lambda_2"]
+    assert [dtqn.evaluate(run, episodes=4).length for run in (short, long)] == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("actor.pool", {"actor": {"pool": "process"}}), ("evaluator", {})]
+)
+def test_other_processes_need_a_module(cell, own_folder, name, settings):
+    settings = {"evaluator": "process"} | settings
+    with pytest.raises(dtqn.ConfigError) as refused:
+        train(cell.Walk, **settings)
+    why = "other processes do not find this_process:Walk; put it in a file, or try inline"
+    assert str(refused.value) == f"{name} is process: {why}"
+    Path("steps.py").write_text(_CELL)
+    import steps
+
+    assert train(steps.Walk, **settings).finished
+    assert train(cell.Walk, evaluator="auto").config.evaluator == "inline"
+
+
+def test_an_own_core_and_encoder_are_objects(cell):
+    class Wider(Averages):
+        pass
+
+    run = train(cell.Walk, network={"core": Wider, "encoder": cell.OwnEncoder})
+    assert (run.config.network.core, run.config.network.encoder) == (
+        "this_process:Wider",
+        "this_process:OwnEncoder",
+    )
+    assert type(run.policy.network.core) is Wider
+    train(cell.Count, network={"core": Averages}, run_dir="named")
+    assert dtqn.Run("named").config.network.core == "tests.own_cores:Averages"
+
+
+def test_a_resume_asks_for_the_object_again(cell, capsys):
+    """It goes on to the numbers that it would have had."""
+
+    class Stop:
+        def on_checkpoint(self, run):
+            return True
+
+    whole = train(cell.Count, run_dir="whole", checkpoint_every=100)
+    run = train(cell.Count, run_dir="run", checkpoint_every=100, callbacks=[Stop()])
+    assert not run.finished and len(run.metrics) < len(whole.metrics)
+    vars(this_process._module).pop("Count")  # as in another process
+    ask = "is an object of the Python process that began the run; hand it over again from Python"
+    assert cli.main(["--resume", "run"]) == 2
+    assert capsys.readouterr().err == f"error: env is this_process:Count: task this_process:Count {ask}\n"
+    with pytest.raises(dtqn.ConfigError, match=ask):
+        dtqn.evaluate("run")
+    assert dtqn.load("run", handed={"env": cell.Count}).act(0) in (0, 1)
+    vars(this_process._module).pop("Count")
+    run = dtqn.train(cell.Count, resume="run")
+    assert run.finished and rows_of(run) == rows_of(whole)
+    with pytest.raises(dtqn.ConfigError, match="the task this_process:Count has changed since the run began"):
+        dtqn.train(cell.Walk, resume="run", total_env_steps=400)
+
+
+class _Told:
+    """Writes down what it is told, and draws from every generator of the process."""
+
+    def __init__(self, stops: str = "", raises: str = "") -> None:
+        self.events: list[str] = []
+        self._stops, self._raises = stops, raises
+
+    def _told(self, event: str) -> bool:
+        self.events.append(event)
+        random.random(), np.random.rand(), torch.rand(1)  # noqa: NPY002
+        torch.set_num_threads(2)
+        if event == self._raises:
+            raise KeyError(event)
+        return event == self._stops
+
+    def on_start(self, run):
+        return self._told("start")
+
+    def on_metrics(self, run, row):
+        with pytest.raises(TypeError):
+            row["env_steps"] = 0
+        assert dict(row) == run.metrics[-1]
+        return self._told("metrics")
+
+    def on_evaluation(self, run, row):
+        assert dict(row) == run.evaluation
+        return self._told("evaluation")
+
+    def on_checkpoint(self, run):
+        run.policy.act(0)
+        dtqn.evaluate(run, episodes=2)
+        return self._told("checkpoint")
+
+    def on_end(self, run):
+        return self._told("end")
+
+
+def test_callbacks_are_told_and_change_no_number(cell):
+    told, pictures = _Told(), []
+
+    def plot(run, row):
+        learning_curve(run.metrics, file := Path(f"{row['env_steps']}.png"), "so far")
+        pictures.append(file)
+
+    alone = train(cell.Walk, run_dir="alone", checkpoint_every=100)
+    run = train(cell.Walk, run_dir="told", checkpoint_every=100, callbacks=[told, plot])
+    assert rows_of(run) == rows_of(alone)
+    assert torch.get_num_threads() == 1
+    assert (told.events[0], told.events[-1], told.events.count("evaluation")) == ("start", "end", 3)
+    assert told.events.count("metrics") == len(run.metrics) == len(pictures)
+    assert told.events.count("checkpoint") == 3 and all(file.stat().st_size > 0 for file in pictures)
+
+
+@pytest.mark.parametrize("event", ["start", "metrics", "evaluation", "checkpoint"])
+def test_a_callback_stops_a_run_which_is_saved(cell, event, capsys):
+    run = train(cell.Walk, callbacks=[_Told(stops=event)], checkpoint_every=100)
+    assert not run.finished
+    assert (
+        f"interrupted and saved; to go on: python -m dtqn --resume {run.run_dir}" in capsys.readouterr().out
+    )
+    assert dtqn.train(cell.Walk, resume=run.run_dir).finished
+
+
+@pytest.mark.parametrize("event", ["start", "evaluation", "checkpoint", "end"])
+def test_what_a_callback_raises_comes_after_saving(cell, event):
+    with pytest.raises(KeyError, match=event):
+        train(cell.Walk, run_dir="run", callbacks=[_Told(raises=event)])
+    assert dtqn.load("run").act(0) in (0, 1)
+    assert dtqn.train(cell.Walk, resume="run").finished
+
+
+def test_two_runs_side_by_side_are_as_alone(cell):
+    """One of them in a thread."""
+    found: dict[str, dtqn.Run] = {}
+
+    def go(name: str) -> None:
+        found[name] = train(cell.Walk, run_dir=name, seed=2)
+
+    go("first")
+    thread = threading.Thread(target=go, args=("beside",))
+    thread.start()
+    alone = train(cell.Walk, run_dir="here")
+    thread.join()
+    assert rows_of(found["beside"]) == rows_of(found["first"]) != rows_of(alone)
+    assert rows_of(train(cell.Walk, run_dir="again")) == rows_of(alone)
+
+
+def test_ctrl_c_saves(cell):
+    class Presses:
+        def on_evaluation(self, run, row):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(cell.Walk, run_dir="run", callbacks=[Presses()])
+    assert dtqn.train(cell.Walk, resume="run").finished
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"env": "hallwey"}, "env is hallwey: unknown task 'hallwey'; did you mean hallway"),
+        ({"env": "hallway", "agent": "gtrlx"}, "agent is gtrlx (from --agent): gtrlx is no agent; did you"),
+        ({"env": "hallway", "learner": {"n_steps": 3}}, "learner.n_steps is no setting (from --learner.n_s"),
+        ({"env": "hallway", "agent": {"agent": "dqn", "seed": 0.5}}, "seed is 0.5 (from --seed): must be an"),
+        (
+            {"env": 3.5},
+            "env is 3.5: it must be a name, a class, or a function that makes one anew at each call",
+        ),
+        ({"env": "hallway", "callbacks": [3]}, "callbacks is 3: it must be a function, or have any of on_st"),
+        ({"env": "hallway", "run_dir": "a", "resume": "auto"}, "--run-dir is a: leave it out with --resume"),
+        ({"resume": "nowhere"}, "nowhere: holds no run (there is no config.yaml)"),
+    ],
+)
+def test_a_mistake_is_the_line_of_the_command(cell, settings, line):
+    with pytest.raises(dtqn.ConfigError) as refused:
+        dtqn.train(**settings)
+    assert str(refused.value).startswith(line) and "\n" not in str(refused.value)
+    assert list(Path().iterdir()) == []
+
+
+def test_an_agent_may_be_a_mapping(cell):
+    run = train("t-maze-passive-6", {"agent": "drqn", "learner": {"n_step": 2}}, learner={"gamma": 0.5})
+    learner = run.config.learner
+    assert (run.config.agent, learner.n_step, learner.gamma) == ("drqn", 2, 0.5)
+
+
+def test_a_fault_of_the_task_is_raised_after_saving(cell):
+    class Fails(cell.Walk):
+        def step(self, action):
+            if getattr(self, "steps", 0) > 60:
+                raise RuntimeError("out of order")
+            self.steps = getattr(self, "steps", 0) + 1
+            return super().step(action)
+
+    with pytest.raises(ValueError, match="out of order"):
+        train(Fails, run_dir="run")
+    assert (Path("run") / "checkpoint" / "latest").exists()
