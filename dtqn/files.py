@@ -54,7 +54,10 @@ def fault(file: Path, folder: Path) -> str:
 
     A link may lead to what its owner never meant to show or to have overwritten, and a pipe has no end.
     """
-    if file.is_symlink() and not file.resolve().is_relative_to(folder.resolve()):
+    target = Path(os.path.realpath(file))
+    if target.is_symlink():
+        return f"is a link to {os.readlink(file)}, in a circle; put the file itself there"
+    if file.is_symlink() and not target.is_relative_to(folder.resolve()):
         return f"is a link to {os.readlink(file)}, outside of its folder; put the file itself there"
     if file.exists() and not (file.is_file() or file.is_dir()):
         return "is a pipe or a device; must be a file"

@@ -9,10 +9,7 @@ An action that the environment's space does not hold ends the run. As a command 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
-import importlib
-import io
 import json
 import os
 import tempfile
@@ -62,28 +59,6 @@ class Counted(gymnasium.Env[Any, Any]):
         return {}
 
 
-class Prints(Counted):
-    kind = "printing"
-
-    def info(self) -> dict[str, Any]:
-        print("a simulator's banner")
-        os.write(1, b"its C library's banner\n")
-        return {}
-
-
-class OddInfo(Counted):
-    kind = "info"
-
-    def info(self) -> dict[str, Any]:
-        return {
-            "object": object(),
-            "final_info": None,
-            "episode": "text",
-            "_mask": [1, [2]],
-            "nested": {"a": {}},
-        }
-
-
 class NeedsRenderMode(Counted):
     kind, metadata = "render mode", {"render_modes": ["rgb_array", "human"]}
 
@@ -107,8 +82,15 @@ class NoSeed(Counted):
         return super().reset(seed=None)
 
 
-def _box(dtype: Any, low: float, high: float) -> dict[str, Any]:
-    return {"observation_space": Box(low, high, (3,), dtype)}
+def _printed(_: Counted) -> dict[str, Any]:
+    print("a simulator's banner")
+    os.write(1, b"its C library's banner\n")
+    return {}
+
+
+def _odd(_: Counted) -> dict[str, Any]:
+    odd = {"object": object(), "final_info": None, "episode": "text"}
+    return {**odd, "_mask": [1, [2]], "nested": {"a": {}}}
 
 
 _PART = Dict({"a": Dict({"b": Discrete(3), "c": MultiBinary(2)}), "d": Box(-1, 1, (2,))})
@@ -135,18 +117,11 @@ _SPACES: dict[str, Space[Any]] = {
     "tuple_of_dicts": Tuple((_PART, Dict({"e": Discrete(2)}))),
     "text_beside": Dict({"says": Text(5), "n": Discrete(4)}),
 }
+_WHOLE = {name: np.iinfo(name) for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")}
 _BOXES: dict[str, tuple[float, float]] = {
-    "float16": (-1, 1),
-    "float32": (-100_000, 100_000),
-    "float64": (-1, 1),
-    "int8": (-128, 127),
-    "int16": (-32_768, 32_767),
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**40), 2**40),
-    "uint8": (0, 255),
-    "uint16": (0, 65_535),
-    "uint32": (0, 2**32 - 1),
-    "uint64": (0, 2**40),
+    **{"float16": (-1, 1), "float32": (-100_000, 100_000), "float64": (-1, 1)},
+    **{name: (int(limits.min), int(limits.max)) for name, limits in _WHOLE.items()},
+    **{"int64": (-(2**40), 2**40), "uint64": (0, 2**40)},
 }
 _ACTIONS: dict[str, Space[Any]] = {
     "action_from_1": Discrete(3, start=1),
@@ -154,35 +129,28 @@ _ACTIONS: dict[str, Space[Any]] = {
     "action_components_from_1": MultiDiscrete([2, 3], start=[1, 1]),
     "action_switches": MultiBinary(2),
 }
-_REWARDS: dict[str, Any] = {
-    "float32": lambda self: np.float32(self.time),
-    "int64": lambda self: np.int64(self.time),
-    "array": lambda self: np.array(self.time),
+_MADE: dict[str, dict[str, Any]] = {
+    "Prints": {"kind": "printing", "info": _printed},
+    "OddInfo": {"kind": "info", "info": _odd},
+    **{name: {"observation_space": space} for name, space in _SPACES.items()},
+    **{
+        f"box_{name}": {"kind": "dtype", "observation_space": Box(*ends, (3,), np.dtype(name).type)}
+        for name, ends in _BOXES.items()
+    },
+    **{name: {"kind": "action", "action_space": space} for name, space in _ACTIONS.items()},
+    "reward_float32": {"kind": "reward", "pay": lambda self: np.float32(self.time)},
+    "reward_int64": {"kind": "reward", "pay": lambda self: np.int64(self.time)},
+    "reward_array": {"kind": "reward", "pay": lambda self: np.array(self.time)},
+    "reward_flag": {"kind": "reward", "pay": lambda self: self.time == 10, "expected": 1.0},
+    "reward_negative": {"kind": "reward", "pay": lambda self: -0.5, "expected": -5.0},
+    "ends_truncated": {"kind": "ending", "ending": (False, True)},
+    "ends_both": {"kind": "ending", "ending": (True, True)},
+    "ends_numpy_flags": {"kind": "ending", "ending": (np.True_, np.False_)},
+    "ends_by_registration": {"kind": "limit", "expected": 10.0},
 }
-_ENDINGS = {"truncated": (False, True), "both": (True, True), "numpy_flags": (np.True_, np.False_)}
-
-_OF: dict[str, type[Counted]] = {
-    made.__name__: made for made in (Prints, OddInfo, NeedsRenderMode, GlobalSeed, NoSeed)
-}
-
-
-def _add(name: str, **more: Any) -> None:
-    _OF[name] = globals()[name] = type(name, (Counted,), {"__module__": _MODULE, **more})
-
-
-for _name, _space in _SPACES.items():
-    _add(_name, observation_space=_space)
-for _name, (_low, _high) in _BOXES.items():
-    _add(f"box_{_name}", kind="dtype", **_box(np.dtype(_name).type, _low, _high))
-for _name, _space in _ACTIONS.items():
-    _add(_name, kind="action", action_space=_space)
-for _name, _pay in _REWARDS.items():
-    _add(f"reward_{_name}", kind="reward", pay=_pay)
-_add("reward_flag", kind="reward", pay=lambda self: self.time == 10, expected=1.0)
-_add("reward_negative", kind="reward", pay=lambda self: -0.5, expected=-5.0)
-for _name, _ending in _ENDINGS.items():
-    _add(f"ends_{_name}", kind="ending", ending=_ending)
-_add("ends_by_registration", kind="limit", expected=10.0)
+_OF: dict[str, type[Counted]] = {made.__name__: made for made in (NeedsRenderMode, GlobalSeed, NoSeed)}
+for _name, _more in _MADE.items():
+    _OF[_name] = globals()[_name] = type(_name, (Counted,), {"__module__": _MODULE, **_more})
 gymnasium.register("Forty-v0", entry_point=_OF["ends_by_registration"], max_episode_steps=4)
 
 NAMES = tuple(_OF)
@@ -191,7 +159,7 @@ NAMES = tuple(_OF)
 def _made(name: str) -> gymnasium.Env[Any, Any]:
     if name == "ends_by_registration":
         return gymnasium.make("Forty-v0")
-    own: Any = getattr(importlib.import_module(_MODULE), name)
+    own: Any = _OF[name]
     return own(render_mode=None) if name == "NeedsRenderMode" else own()
 
 
@@ -224,29 +192,19 @@ def _loop_of_two(policy: Any, name: str, mode: AutoresetMode) -> float:
 def tried(name: str, folder: Path) -> dict[str, Any]:
     """A row of the table."""
     run = str(folder / name)
+    row = {"name": name, "kind": _OF[name].kind, "expected": _OF[name].expected}
     env = f"{_MODULE}:{'Forty-v0' if name == 'ends_by_registration' else name}"
     if main(["--env", env, *_FLAGS, "--run-dir", run]):
-        return {"name": name, "kind": _OF[name].kind, "expected": _OF[name].expected, "ok": False}
-    rows = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        assert main(["eval", run, "--episodes", "4", "--json"]) == 0
+        return {**row, "ok": False}
     policy = dtqn.load(run)
-    row = {
-        "name": name,
-        "kind": _OF[name].kind,
-        "expected": _OF[name].expected,
-        "train": [row["train/return"] for row in rows if "train/return" in row][-1],
-        "evaluate": json.loads(said.getvalue())["return"],
+    figures = {
+        "train": [row["train/return"] for row in dtqn.Run(run).metrics if "train/return" in row][-1],
+        "evaluate": dtqn.evaluate(run, episodes=4).episode_return,
         "loop": _loop(policy, _made(name)),
-        **{
-            f"loop, {mode.value}": _loop_of_two(policy, name, mode)
-            for mode in AutoresetMode
-            if mode != AutoresetMode.DISABLED
-        },
+        "loop, NextStep": _loop_of_two(policy, name, AutoresetMode.NEXT_STEP),
+        "loop, SameStep": _loop_of_two(policy, name, AutoresetMode.SAME_STEP),
     }
-    figures = [value for value in row.values() if isinstance(value, float)]
-    return {**row, "ok": bool(np.allclose(figures, row["expected"]))}
+    return {**row, **figures, "ok": bool(np.allclose([*figures.values()], row["expected"]))}
 
 
 def _main() -> None:

@@ -2,23 +2,22 @@
 
     python -m tests.hostile [--out FILE]
 
-Each has settings that name code, links and pipes, forged names, or weights that are none. Beside it lie a
-diary and files of the user's own, which must neither be shown, nor changed, nor lost.
+Each has settings that name code, links and pipes, forged names, or weights that are none; `cases.yaml` has
+them. A diary beside it and files of the user's own must neither be shown, nor changed, nor lost.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
+import functools
 import json
 import os
 import pickle
 import shutil
 import stat
 import sys
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,354 +27,148 @@ import yaml
 import dtqn
 from dtqn.training import checkpoint
 from tests.fuzz import kinds, outcome
+from tests.fuzz.damage import CASES
 
-_MINE = (
-    "checkpoint/notes/todo.txt",
-    "checkpoint/my-backup/state.json",
-    "checkpoint/12/extra.txt",
-    "thesis.txt",
-)
-_CODE = "open('../vault/pwned', 'w')\n"
-_TOUCH = {"cmd": "touch ../vault/pwned"}
-_ESC = "\x1b[2J\x1b[31mok\nerror: all is well\n| a | `touch ../vault/pwned` $(touch ../vault/pwned) <b>"
-_DIARY = "../vault/diary"
-Change = Callable[[Path], object]
-"""What is done to the present folder; the argument is the run in it."""
+_EXPORT = "../../../../exported"
+_WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "nan": lambda x: x * torch.nan,
+    "double": torch.Tensor.double,
+    "shape": lambda x: x[None],
+}
 
 
 class _Bomb:
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, (_TOUCH["cmd"],)
+        return os.system, ("touch ../vault/pwned",)
 
 
-def _set(**values: object) -> Change:
-    """Settings by dotted name, `__` for the dot, in every file that holds some."""
-
-    def change(run: Path) -> None:
-        for file in (run / "config.yaml", Path("exported/config.yaml")):
-            content = yaml.safe_load(file.read_text())
-            _put(content, values)
-            file.write_text(yaml.safe_dump(content))
-        _about(lambda about: _put(about["config"], values))(run)
-
-    return change
+def _file(run: Path, name: str) -> Path:
+    return run / name.replace("NEWEST", checkpoint.current(run / "checkpoint").name)
 
 
-def _put(content: dict, values: dict) -> None:
+def _places(run: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Files in the run or its newest checkpoint, and those of the export; what was there is gone."""
+    for name in names:
+        file = _file(run, name)
+        for path in (file, run / _EXPORT / file.name):
+            if path == file or path.exists():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.move(path, "gone")
+                path.unlink(missing_ok=True)
+                path.parent.mkdir(exist_ok=True)
+                yield path
+
+
+def _set(run: Path, values: Mapping[str, Any]) -> None:
+    """Settings, in every file that holds some."""
+    state = {"checkpoint/NEWEST/state.json": {"about": {"config": values}}}
+    _merge(run, {"config.yaml": values, f"{_EXPORT}/config.yaml": values, **state})
+
+
+def _merge(run: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Values in files of YAML and JSON; a checksum fits."""
+    for name, values in files.items():
+        file = _file(run, name)
+        if file.exists():
+            is_yaml = file.suffix == ".yaml"
+            content = (yaml.safe_load if is_yaml else json.loads)(file.read_text())
+            _lay(content, values)
+            file.write_text((yaml.safe_dump(content) if is_yaml else json.dumps(content)) + "\n")
+            if file.name == "state.json":
+                kinds.seal(file, content)
+
+
+def _lay(content: dict[str, Any], values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        *groups, last = name.split("__")
-        inner = content
-        for group in groups:
-            inner = inner[group]
-        inner[last] = value
+        if isinstance(value, dict) and isinstance(content.get(name), dict):
+            _lay(content[name], value)
+        else:
+            content[name] = value
 
 
-def _about(edit: Callable[[dict], object]) -> Change:
-    """What the checkpoint says of its run, with a checksum that fits."""
-
-    def change(run: Path) -> None:
-        file = checkpoint.current(run / "checkpoint") / "state.json"
-        content = json.loads(file.read_text())
-        edit(content["about"])
-        kinds.seal(file, content)
-
-    return change
+def _text(run: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        for file in _places(run, [name]):
+            file.write_bytes(content.encode("latin-1"))
 
 
-def _text(name: str, content: str | bytes) -> Change:
-    def change(run: Path) -> None:
-        for file in _places(run, name):
-            file.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    return change
+def _pickle(run: Path, names: list[str]) -> None:
+    for file in _places(run, names):
+        file.write_bytes(pickle.dumps(_Bomb()))
 
 
-def _places(run: Path, name: str) -> Iterator[Path]:
-    """The file of that name in the run, in the newest checkpoint, in the export; what was there is gone."""
-    newest = checkpoint.current(run / "checkpoint").name
-    file = run / name.replace("NEWEST", newest)
-    for path in (file, Path("exported") / Path(name).name):
-        if path == file or path.exists():
-            shutil.rmtree(
-                path, ignore_errors=True
-            ) if path.is_dir() and not path.is_symlink() else path.unlink(True)
-            path.parent.mkdir(exist_ok=True)
-            yield path
-
-
-def _linked(name: str, to: str = _DIARY) -> Change:
-    """A link to the user's diary, or to something else, in place of a file."""
-
-    def change(run: Path) -> None:
-        for file in _places(run, name):
-            file.symlink_to(to if to == file.name else Path(to).absolute())
-
-    return change
-
-
-def _piped(name: str) -> Change:
-    return lambda run: [os.mkfifo(file) for file in _places(run, name)]
-
-
-def _folder(name: str) -> Change:
-    return lambda run: [file.mkdir() for file in _places(run, name)]
-
-
-def _zeros(name: str) -> Change:
-    """A device without an end, where this user may make one; else a link to it."""
-
-    def change(run: Path) -> None:
-        for file in _places(run, name):
-            try:
-                os.mknod(file, 0o666 | stat.S_IFCHR, os.makedev(1, 5))
-            except PermissionError:
-                file.symlink_to("/dev/zero")
-
-    return change
-
-
-def _weights(edit: Callable[[torch.Tensor], torch.Tensor]) -> Change:
-    def change(run: Path) -> None:
-        for folder, kind in ((run / "checkpoint", "best"), (Path("exported"), "last")):
-            figures, weights = checkpoint.load_weights(folder, kind)
-            checkpoint.save_weights(folder, kind, {name: edit(x) for name, x in weights.items()}, figures)
-
-    return change
-
-
-def _moved(name: str) -> Change:
-    """A part of the run lies elsewhere among the user's files, and a link leads there."""
-
-    def change(run: Path) -> None:
-        path = run / name.replace("NEWEST", checkpoint.current(run / "checkpoint").name)
-        shutil.move(path, "../vault/moved")
-        path.symlink_to(Path("../vault/moved").absolute())
-
-    return change
-
-
-def _header(shape: list[int]) -> bytes:
-    text = json.dumps({"w": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}).encode()
-    return len(text).to_bytes(8, "little") + text + b"\0" * 4
-
-
-def _zip_bomb(run: Path) -> None:
-    for file in _places(run, "checkpoint/best.safetensors"):
+def _zip(run: Path, names: list[str]) -> None:
+    for file in _places(run, names):
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("w.npy", b"\0" * (1 << 26))
 
 
-def _named_files(run: Path) -> None:
-    for folder in (run, run / "checkpoint", Path("exported")):
-        (folder / _ESC.replace("/", "_")).write_text("x")
-        (folder / ("n" * 250)).write_text("x")
+def _link(run: Path, files: Mapping[str, str]) -> None:
+    for name, to in files.items():
+        for file in _places(run, [name]):
+            file.symlink_to(to if to == file.name else Path(to).absolute())
 
 
-def _certificate(edit: Callable[[dict], object]) -> Change:
-    def change(_: Path) -> None:
-        file = Path("exported/certificate.json")
-        content = json.loads(file.read_text())
-        edit(content)
-        file.write_text(json.dumps(content))
-
-    return change
+def _pipe(run: Path, names: list[str]) -> None:
+    for file in _places(run, names):
+        os.mkfifo(file)
 
 
-def _records(edit: Callable[[dict], object]) -> Change:
-    def change(_: Path) -> None:
-        content = json.loads(Path("runs.jsonl").read_text())
-        edit(content)
-        Path("runs.jsonl").write_text(json.dumps(content) + "\n")
-
-    return change
+def _folder(run: Path, names: list[str]) -> None:
+    for file in _places(run, names):
+        file.mkdir()
 
 
-_BEST, _NETWORK, _STATE = (
-    "checkpoint/best.safetensors",
-    "checkpoint/NEWEST/network.safetensors",
-    "checkpoint/NEWEST/state",
-)
-_LINKED = (
-    *("config.yaml", "task.json", "metrics.jsonl", "result.json", "learning_curve.png", "evaluation.gif"),
-    *("output.log", "wandb-id.txt", "report.html", "checkpoint/latest", _BEST, _NETWORK, f"{_STATE}.json"),
-    *(".config.yaml.tmp", ".task.json.tmp", ".report.html.tmp", "checkpoint/.latest.tmp"),
-    "checkpoint/.248.tmp",
-    *("checkpoint/.best.safetensors.tmp", ".probe", "debug/.debug.json.tmp", ".certificate.json.tmp"),
-)
-_PIPED = ("config.yaml", "metrics.jsonl", _BEST, "checkpoint/latest", "certificate.json", ".config.yaml.tmp")
-FOLDERS: dict[str, Change] = {
-    "env is a function of Python's": _set(env="subprocess:getoutput", task__kwargs=_TOUCH),
-    "env is a module beside": _set(env="evil:Task"),
-    "env is a Gymnasium id with a module": _set(env="evil:Task-v0"),
-    "env is a module of os": _set(env="os:system", task__kwargs={"command": "touch ../vault/pwned"}),
-    "env is a world of the package with functions": _set(
-        env="gridverse:evil.yaml", task__backend="gym-gridverse"
-    ),
-    "network.core is a module": _set(network__core="evil:make"),
-    "network.encoder is a module": _set(network__encoder="evil:make", network__kwargs={"a": 1}),
-    "success is code": _set(task__success="__import__('os').system('touch ../vault/pwned')"),
-    "a tag of Python's in YAML": _text(
-        "config.yaml", "!!python/object/apply:os.system ['touch ../vault/pwned']"
-    ),
-    "a tag of Python's in a task's arguments": _text(
-        "config.yaml", "env: t-maze-passive-2\ntask: {kwargs: !!python/name:os.system x}"
-    ),
-    "pickled best weights": _text(_BEST, pickle.dumps(_Bomb())),
-    "pickled weights of the checkpoint": _text(_NETWORK, pickle.dumps(_Bomb())),
-    "pickled state": _text(f"{_STATE}.safetensors", pickle.dumps(_Bomb())),
-    "a pickle in place of state.json": _text(f"{_STATE}.json", pickle.dumps(_Bomb())),
-    "a zip bomb": _zip_bomb,
-    "env is a file of the user's": _set(env="pomdp:../vault/diary"),
-    "env is a world that is the user's diary": _set(env="gridverse:../vault/diary"),
-    "env is a device": _set(env="pomdp:/dev/zero"),
-    "env is a pipe": lambda run: (os.mkfifo("pipe"), _set(env="gridverse:pipe")(run)),
-    "agent leads out of the folder": _set(agent="../../../vault/agent"),
-    "agent forges lines": _set(agent=_ESC),
-    "agent is long": _set(agent="a" * 5000),
-    "env forges lines": _set(env=_ESC),
-    "names of files forge lines": _named_files,
-    "certificate forges lines": _certificate(
-        lambda x: x["files"].update({_ESC: "0", "../../vault/diary": "0"})
-    ),
-    "certificate asks for endless episodes": _certificate(
-        lambda x: x["scores"]["last"].update(episodes=10**30)
-    ),
-    "record forges lines": _records(lambda x: x.update(agent=_ESC)),
-    "record's machine forges lines": _records(lambda x: x["result"].update(machine=_ESC, device=_ESC)),
-    "figures of the checkpoint forge lines": _about(
-        lambda x: x.update(wandb_id=_ESC, code=[_ESC], task=_ESC)
-    ),
-    "last evaluation is text": _about(
-        lambda x: x.update(last_evaluation={"eval/return": _ESC, "env_steps": 1})
-    ),
-    "W&B's id forges lines": _text("wandb-id.txt", _ESC),
-    **{f"{name} is a link": _linked(name) for name in _LINKED},
-    **{f"{name} is a pipe": _piped(name) for name in _PIPED},
-    **{f"{name} is a device": _zeros(name) for name in (_BEST, f"{_STATE}.json", "metrics.jsonl")},
-    "the newest checkpoint is a link": _moved("checkpoint/NEWEST"),
-    "the folder of the findings is a link": _linked("debug", "../vault"),
-    "links in a circle": lambda run: [
-        _linked(name, Path(name).name)(run) for name in ("config.yaml", "checkpoint/latest")
-    ],
-    "checkpoint is a link to itself": lambda run: (
-        shutil.move(run / "checkpoint", "gone"),
-        (run / "checkpoint").symlink_to("checkpoint"),
-    ),
-    "folders in place of files": lambda run: [
-        _folder(name)(run) for name in ("task.json", "result.json", "wandb-id.txt")
-    ],
-    "folders in place of weights": lambda run: [
-        _folder(name)(run) for name in (_BEST, "checkpoint/latest", _NETWORK)
-    ],
-    "weights are NaN": _weights(lambda x: x * torch.nan),
-    "weights are of another type": _weights(torch.Tensor.double),
-    "weights have another shape": _weights(lambda x: x[None]),
-    "a header of a huge shape": _text(_BEST, _header([1 << 50])),
-    "a header of a huge length": _text(_BEST, b"\xff" * 7 + b"\x7f{}"),
-    "a network beyond memory": _set(network__width=1_000_000),
-    "a run beyond memory": _set(replay__capacity=10**15, actor__num_envs=10**9, evaluation__num_envs=10**9),
-    "an episode without an end": _set(task__time_limit=10**15, total_env_steps=10**15),
-    "a hundred thousand threads": _set(threads=100_000),
-    "unreadable files": lambda run: [
-        (run / name).chmod(0) for name in ("config.yaml", "metrics.jsonl", _BEST)
-    ],
-    "an unreadable folder": lambda run: (run / "checkpoint").chmod(0),
+def _device(run: Path, names: list[str]) -> None:
+    """One without an end, where this user may make one; else a link to it."""
+    for file in _places(run, names):
+        try:
+            os.mknod(file, 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+        except PermissionError:
+            file.symlink_to("/dev/zero")
+
+
+def _move(run: Path, names: list[str]) -> None:
+    """A part of the run lies elsewhere among the user's files, and a link leads there."""
+    for path in (_file(run, name) for name in names):
+        shutil.move(path, "../vault/moved")
+        path.symlink_to(Path("../vault/moved").absolute())
+
+
+def _named(run: Path, names: list[str]) -> None:
+    for folder in (run, run / "checkpoint", run / _EXPORT):
+        for name in names:
+            (folder / name.replace("/", "_")).write_text("x")
+
+
+def _weights(run: Path, change: str) -> None:
+    """Of another kind, with a checksum that fits."""
+    for folder, kind in ((run / "checkpoint", "best"), (run / _EXPORT, "last")):
+        if folder.exists():
+            figures, weights = checkpoint.load_weights(folder, kind)
+            changed = {name: _WEIGHTS[change](x) for name, x in weights.items()}
+            checkpoint.save_weights(folder, kind, changed, figures)
+
+
+FOLDERS: dict[str, dict[str, Any]] = {
+    **CASES["folders"],
+    **{f"{name} is a link": {"link": {name: "../vault/diary"}} for name in CASES["linked"]},
+    **{f"{name} is a pipe": {"pipe": [name]} for name in CASES["piped"]},
+    **{f"{name} is a device": {"device": [name]} for name in CASES["devices"]},
 }
-COMMANDS = (
-    ["eval", "RUN", "--episodes", "2"],
-    ["eval", "RUN", "--episodes", "2", "--checkpoint", "best"],
-    ["debug", "RUN", "--episodes", "2"],
-    ["watch", "RUN", "--checkpoint", "best"],
-    ["report", "RUN", "--episodes", "2"],
-    ["export", "RUN", "--episodes", "2", "--to", "taken"],
-    ["verify", "exported", "--episodes", "2"],
-    ["eval", "exported", "--episodes", "2"],
-    ["--resume", "RUN", "--total-env-steps", "248"],
-    ["--config", "RUN/config.yaml", "--run-dir", "new"],
-    ["--config", "RUN/config.yaml"],
-    [*kinds.compared(), "--records", "runs.jsonl"],
-    ["dtqn.load"],
-)
-OTHERS: dict[str, dict[str, Any]] = {
-    "a suite names code": {
-        "description": "x",
-        "tasks": [
-            {"name": "evil:Task", "env_steps": 9, "scores": [{"of": "return", "random": 0, "optimal": 1}]}
-        ],
-    },
-    "a suite's settings name code": {
-        "description": "x",
-        "settings": {"network": {"core": "evil:make"}},
-        "tasks": [
-            {
-                "name": "t-maze-passive-2",
-                "env_steps": 9,
-                "scores": [{"of": "return", "random": 0, "optimal": 1}],
-            }
-        ],
-    },
-    "a sweep names code": {
-        "program": "run.py",
-        "method": "grid",
-        "metric": {"name": "mean_return"},
-        "parameters": {"env": {"values": ["evil:Task"]}},
-    },
-    "a sweep's command is another": {
-        "program": "evil.py",
-        "method": "grid",
-        "command": ["sh", "-c", "touch ../vault/pwned"],
-        "parameters": {},
-    },
-    "an agent names code": {"network": {"encoder": "evil:make"}},
-    "settings of single agents name code": {"agents": {"gru": {"network": {"core": "evil:make"}}}},
-}
-"""Files, each with the commands that read it in `_COMMANDS_OF_FILES`."""
-_COMMANDS_OF_FILES = (
-    ["compare", "--agents", "gru", "--seeds", "1", "--suite", "file.yaml", "--records-only"],
-    ["sweep", "file.yaml"],
-    ["--agent", "file.yaml", "--run-dir", "new"],
-    ["--config", "file.yaml", "--agent", "gru", "--run-dir", "new"],
-)
+_FILES = {name: {"text": {"../../../../file.yaml": yaml.safe_dump(x)}} for name, x in CASES["others"].items()}
 
 
-def tried(good: kinds.Samples, change: Change, command: list[str]) -> outcome.Found:
+def change(run: Path, folder: Mapping[str, Any]) -> None:
+    """Do to the run, in the present folder, what its name among `FOLDERS` says."""
+    for name, argument in folder.items():
+        globals()[f"_{name}"](run, argument)
+
+
+def tried(good: kinds.Samples, folder: Mapping[str, Any], command: str) -> outcome.Found:
     """What comes of a command about a changed copy of the run."""
-    good.renew()
-    run = good.run
-    for name in _MINE:
-        (run / name).parent.mkdir(exist_ok=True)
-        (run / name).write_text("mine")
-    Path("evil.py").write_text(_CODE)
-    Path("evil.yaml").write_text("reset_function: {name: 'evil:make'}\n")
-    change(run)
-    before = outcome.state_of(good.vault)
-    argv = [word.replace("RUN", str(run)) for word in command]
-    with good.untrained():
-        found = outcome.of(argv, (lambda: dtqn.load(run, "best")) if command == ["dtqn.load"] else None)
-    for name in ("checkpoint", "checkpoint/best.safetensors", "config.yaml", "metrics.jsonl"):
-        if not (run / name).is_symlink() and (run / name).exists():
-            (run / name).chmod(0o700)
-    return found._replace(verdict=_of_files(good, before, found))
-
-
-def _of_files(good: kinds.Samples, before: dict[str, str], found: outcome.Found) -> str:
-    """The verdict by what lies there afterwards."""
-    after = outcome.state_of(good.vault)
-    if any(path.endswith("pwned") for path in after) or Path("pwned").exists():
-        return "code run"
-    if after != before:
-        return "outside changed"
-    if outcome.SECRET in found.told or any(_shows(path) for path in Path().rglob("*")):
-        return "outside shown"
-    folder = Path("gone") if Path("gone").exists() else good.run / "checkpoint"
-    mine = [
-        folder / Path(name).relative_to("checkpoint") if "/" in name else good.run / name for name in _MINE
-    ]
-    return found.verdict if all(path.exists() and path.read_text() == "mine" for path in mine) else "lost"
-
-
-def _shows(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and outcome.SECRET.encode() in path.read_bytes()
+    call = functools.partial(dtqn.load, good.run, "best") if command == "dtqn.load" else None
+    return good.tried(lambda run: change(run, folder), good.words(command), call)
 
 
 def main() -> int:
@@ -383,22 +176,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table there")
     parser.add_argument("--only", default="", help="folders whose name has this in it")
     args = parser.parse_args()
-    out, counts = args.out and args.out.resolve(), dict[str, collections.Counter[str]]()
-    files = {
-        name: _text("../../../../file.yaml", yaml.safe_dump(content)) for name, content in OTHERS.items()
-    }
-    outcome.bound_memory()
-    with tempfile.TemporaryDirectory() as folder, outcome.alone(Path(folder)):
-        good = kinds.Samples(Path(folder))
-        for name, change in {**FOLDERS, **files}.items():
-            for command in COMMANDS if name in FOLDERS else _COMMANDS_OF_FILES:
-                if args.only not in name:
-                    continue
-                found = tried(good, change, command)
-                counts.setdefault(name, collections.Counter())[found.verdict] += 1
-                if found.verdict in outcome.FAULTS:
-                    print(f"{found.verdict}: {name}: {found.argv}\n{found.told}", file=sys.stderr)
-    return outcome.write_table({"folders": len(counts)}, counts, out)
+    lists = ((FOLDERS, CASES["commands_of_folders"]), (_FILES, CASES["commands_of_others"]))
+    table, out = outcome.Table(), args.out and args.out.resolve()
+    with outcome.alone() as folder:
+        good = kinds.Samples(folder)
+        for folders, commands in lists:
+            for name in (name for name in folders if args.only in name):
+                for command in commands:
+                    table.add(name, tried(good, folders[name], command))
+    return table.write({"folders": len(table)}, out)
 
 
 if __name__ == "__main__":

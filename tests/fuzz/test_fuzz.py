@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from dtqn.training.metrics import read_rows
 from tests import hostile
 from tests.fuzz import outcome
 from tests.fuzz.kinds import Samples
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fuzz")
-    with outcome.alone(folder):
+def samples():
+    with outcome.alone() as folder:
         yield Samples(folder)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_kind_of_file_is_answered_or_refused_in_one_line(samples, seed):
-    found = {name: samples.tried(name, f"test/{seed}") for name in samples.kinds}
+    found = {name: samples.spoiled(name, f"test/{seed}") for name in samples.kinds}
     assert not {name: one for name, one in found.items() if one.verdict in outcome.FAULTS}
+
+
+@pytest.mark.parametrize(
+    "name", ["latest", "state.json", "best.safetensors", "metrics.jsonl"]
+)
+def test_what_a_damaged_run_answers_is_the_truth(samples, name):
+    """An evaluation has the figures of the whole run; a resumed run goes on to its end."""
+    came = Counter()
+    for seed in range(12):
+        found = samples.spoiled(name, f"truth/{seed}")
+        came[found.verdict] += 1
+        if found.verdict == "answered" and found.argv[0] == "eval":
+            assert found.told == samples.tried(lambda _: None, found.argv).told
+        elif found.verdict == "answered" and found.argv[0] == "--resume":
+            assert read_rows(samples.run / "metrics.jsonl")[-1]["env_steps"] >= 248
+    assert came["refused"] and came["answered"], came
 
 
 @pytest.mark.parametrize("folder", ["env is a function of Python's", ".config.yaml.tmp is a link"])
 def test_a_hostile_folder_runs_and_changes_nothing(samples, folder):
-    for command in (["eval", "RUN", "--episodes", "2"], ["--resume", "RUN", "--total-env-steps", "248"]):
+    for command in ("eval RUN --episodes 2", "RESUME"):
         found = hostile.tried(samples, hostile.FOLDERS[folder], command)
         assert found.verdict == ("answered" if "link" in folder else "refused"), found
 
@@ -37,6 +55,7 @@ def test_a_hostile_folder_runs_and_changes_nothing(samples, folder):
         (2, "", "error: no\nmore\n", "unclear"),
         (0, "\x1b[2J", "", "unclear"),
         (1, "", "Traceback (most recent call last):\nerror: x\n", "traceback"),
+        (0, outcome.SECRET, "", "outside shown"),
     ],
 )
 def test_the_judge(code, out, err, verdict):

@@ -1,10 +1,8 @@
 """Folders of runs that somebody has changed: refused in one line, and nothing beside the run is touched."""
 
 import json
-import os
 import shutil
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import torch
 
 from dtqn.cli import main
 from dtqn.training import checkpoint
+from tests import hostile
 
 _RUN = Path(__file__).parents[1] / "data" / "run-c9b8378"
 
@@ -19,154 +18,88 @@ _RUN = Path(__file__).parents[1] / "data" / "run-c9b8378"
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run in a folder of its own, beside a file of the user's."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "diary").write_text("private\n")
-    return Path(shutil.copytree(_RUN, "run"))
+    for name in ("work", "vault"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "vault/diary").write_text("private\n")
+    monkeypatch.chdir(tmp_path / "work")
+    return Path(shutil.copytree(_RUN, "runs/one/dtqn/seed1"))
 
 
-def _linked(name: str) -> Callable[[Path], None]:
-    def change(run: Path) -> None:
-        (run / name).unlink(missing_ok=True)
-        (run / name).symlink_to("../diary" if "/" not in name else "../../diary")
-
-    return change
-
-
-def _piped(name: str) -> Callable[[Path], None]:
-    def change(run: Path) -> None:
-        (run / name).unlink()
-        os.mkfifo(run / name)
-
-    return change
-
-
-def _changed_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
-    """Those of `best.safetensors`, with a checksum that fits."""
-
-    def make(run: Path) -> None:
-        figures, weights = checkpoint.load_weights(run / "checkpoint", "best")
-        name = next(iter(weights))
-        weights[name] = change(weights[name])
-        checkpoint.save_weights(run / "checkpoint", "best", weights, figures)
-
-    return make
-
-
-def _byte_of_the_header(run: Path) -> None:
-    path = run / "checkpoint/best.safetensors"
-    path.write_bytes(path.read_bytes().replace(b'"dtype":"F32"', b'"dtype":"I32"', 1))
-
-
-def _wide(run: Path) -> None:
-    path = run / "config.yaml"
-    path.write_text(path.read_text().replace("  width: ", "  width: 1000000 #"))
-    _state(run, lambda about: about["config"]["network"].update(width=1_000_000))
-
-
-def _state(run: Path, change: Callable[[dict], object]) -> None:
-    path = checkpoint.current(run / "checkpoint") / "state.json"
-    content = json.loads(path.read_text())
-    change(content["about"])
-    content["checksum"] = checkpoint._checksum_of(content)
-    path.write_text(json.dumps(content))
-
-
-def _without_settings(run: Path) -> None:
-    _state(run, lambda about: about.pop("config"))
-
-
-def _newest_elsewhere(run: Path) -> None:
-    newest = checkpoint.current(run / "checkpoint")
-    shutil.move(newest, "elsewhere")
-    newest.symlink_to(Path("elsewhere").absolute())
-
-
-def _renamed(run: Path, old: str, new: str) -> None:
-    file = run / "config.yaml"
-    file.write_text(file.read_text().replace(old, new, 1))
-
-
-def _task_of_a_pipe(run: Path) -> None:
-    os.mkfifo("pipe")
-    _renamed(run, "env: ", "env: gridverse:pipe #")
-
-
+_FIRST, _STATE = "checkpoint/best.safetensors", "checkpoint/NEWEST/state.json"
 FAULTS = {
-    "a curve that is a link": (_linked("learning_curve.png"), "is a link to ../diary, outside of its folder"),
-    "rows that are a link": (_linked("metrics.jsonl"), "is a link to ../diary"),
-    "weights that are a link": (_linked("checkpoint/best.safetensors"), "is a link to ../../diary"),
-    "weights that are a pipe": (
-        _piped("checkpoint/best.safetensors"),
-        "is a pipe or a device; must be a file",
-    ),
-    "settings that are a pipe": (_piped("config.yaml"), "is a pipe or a device"),
-    "a type in the header": (_byte_of_the_header, "is torch.int32, must be torch.float32"),
-    "weights of another type": (
-        _changed_weights(torch.Tensor.double),
-        "is torch.float64, must be torch.float32",
-    ),
-    "weights that are NaN": (_changed_weights(lambda x: x * torch.nan), "holds numbers that are not finite"),
-    "a network beyond memory": (_wide, "does not fit into this machine's memory"),
-    "a checkpoint that is a link, settings in it": (_newest_elsewhere, "is a link to"),
-    "an agent that leads out": (
-        lambda run: _renamed(run, "agent: dtqn", "agent: ../../diary"),
-        "agent is ../../diary: must be a name",
-    ),
-    "a task that forges lines": (
-        lambda run: _renamed(run, "env: ", 'env: "x\\e[2J\\nok" #'),
-        "env is 'x\\x1b[2J\\nok': must be a name",
-    ),
-    "a task whose file is a pipe": (_task_of_a_pipe, "pipe: is a pipe or a device; must be a file"),
-    "rows that are text, settings in order": (
-        lambda run: _state(run, lambda about: about.update(rows="many")),
-        "is damaged: rows is many",
-    ),
-    "no settings in the checkpoint": (
-        lambda run: _state(run, lambda about: about.pop("config")),
-        "is damaged",
-    ),
+    "learning_curve.png is a link": "vault/diary, outside of its folder",
+    "metrics.jsonl is a link": "metrics.jsonl: is a link to ",
+    f"{_FIRST} is a link": "best.safetensors: is a link to ",
+    "links in a circle": "is a link to config.yaml, in a circle",
+    f"{_FIRST} is a pipe": "is a pipe or a device; must be a file",
+    "config.yaml is a pipe": "is a pipe or a device",
+    "weights are of another type": "is torch.float64, must be torch.float32",
+    "weights are NaN": "holds numbers that are not finite",
+    "a network beyond memory": "does not fit into this machine's memory",
+    "the newest checkpoint is a link": "is a link to",
+    "agent leads out of the folder": "agent is ../../../vault/agent: must be a name",
+    "env forges lines": "env is '\\x1b[2J\\x1b[31mok\\nerror: all is well",
+    "env is a pipe": "pipe: is a pipe or a device; must be a file",
+}
+"""Names of `hostile.FOLDERS`, and what is said of them."""
+STATES = {
+    "rows that are text": ({"rows": "many"}, "is damaged: rows is many"),
+    "no settings": ({"config": None}, "is damaged"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_changed_folder_is_refused_in_one_line_and_nothing_beside_it_is_read_or_written(run, fault, capsys):
-    change, problem = FAULTS[fault]
-    change(run)
-    weights = "last" if "settings in" in fault else "best"
+    hostile.change(run, hostile.FOLDERS[fault])
+    weights = "last" if "newest" in fault else "best"
+    _refuses(run, weights, FAULTS[fault], capsys)
+    if "weights" not in fault and _FIRST not in fault:  # best weights that cannot be read give way
+        assert main(["--resume", str(run), "--total-env-steps", "420"]) == 2
+    assert Path("../vault/diary").read_text() == "private\n"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_changed_state_is_refused_in_one_line(run, state, capsys):
+    about, problem = STATES[state]
+    hostile.change(run, {"merge": {_STATE: {"about": about}}})
+    _refuses(run, "last", problem, capsys)
+
+
+def test_a_type_in_the_header_is_refused(run, capsys):
+    path = run / _FIRST
+    path.write_bytes(path.read_bytes().replace(b'"dtype":"F32"', b'"dtype":"I32"', 1))
+    _refuses(run, "best", "is torch.int32, must be torch.float32", capsys)
+
+
+def _refuses(run: Path, weights: str, problem: str, capsys) -> None:
     commands = (
-        ["eval", "run", "--checkpoint", weights, "--episodes", "2"],
-        ["watch", "run", "--checkpoint", weights],
-        ["export", "run", "--to", "out", "--episodes", "2"],
+        ["eval", str(run), "--checkpoint", weights, "--episodes", "2"],
+        ["watch", str(run), "--checkpoint", weights],
+        ["export", str(run), "--to", "out", "--episodes", "2"],
     )
     for command in commands:
         assert main(command) == 2, command
         said = capsys.readouterr().err
         assert (said.count("\n"), problem in said) == (1, True), said
         assert not Path("out").exists()
-    if "weights" not in fault and "header" not in fault:  # best weights that cannot be read give way
-        assert main(["--resume", "run", "--total-env-steps", "420"]) == 2
-    assert Path("diary").read_text() == "private\n"
 
 
 def test_a_state_of_other_types_is_refused_before_anything_is_trained(run, capsys):
-    path = checkpoint.current(run / "checkpoint") / "state.json"
-    content = json.loads(path.read_text())
-    content["state"]["tally"][0] = "many"
-    content["checksum"] = checkpoint._checksum_of(content)
-    path.write_text(json.dumps(content))
-    assert main(["--resume", "run", "--total-env-steps", "420"]) == 2
+    tally = json.loads((checkpoint.current(run / "checkpoint") / "state.json").read_text())["state"]["tally"]
+    hostile.change(run, {"merge": {_STATE: {"state": {"tally": ["many", *tally[1:]]}}}})
+    assert main(["--resume", str(run), "--total-env-steps", "420"]) == 2
     assert "state/tally/0 is of the type <class 'str'>" in capsys.readouterr().err
 
 
 def test_the_probe_of_a_folder_follows_no_link(run, capsys):
-    (run / ".probe").symlink_to("../diary")
-    assert main(["--resume", "run"]) == 0
-    assert Path("diary").read_text() == "private\n"
+    hostile.change(run, hostile.FOLDERS[".probe is a link"])
+    assert main(["--resume", str(run)]) == 0
+    assert Path("../vault/diary").read_text() == "private\n"
 
 
 def test_text_of_a_file_cannot_repaint_the_terminal(run, capsys):
     (run / "task.json").write_text(json.dumps({"digest": "\x1b[2J\nok"}))
-    assert main(["eval", "run", "--episodes", "1"]) == 0
+    assert main(["eval", str(run), "--episodes", "1"]) == 0
     assert "(digest \\x1b[2J ok, now" in capsys.readouterr().err
 
 
@@ -185,8 +118,8 @@ def test_only_checkpoints_of_the_run_are_removed(run):
 
 def test_a_folder_of_checkpoints_may_be_on_another_disk(run, capsys):
     shutil.move(run / "checkpoint", "disk")
-    (run / "checkpoint").symlink_to("../disk")
-    assert main(["eval", "run", "--episodes", "2"]) == 0
+    (run / "checkpoint").symlink_to(Path("disk").absolute())
+    assert main(["eval", str(run), "--episodes", "2"]) == 0
 
 
 def test_others_may_read_the_best_weights_too(tmp_path):
