@@ -95,6 +95,8 @@ class FromReplay(Updates):
         return {"credit": self._credit}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        if not 0 <= state["credit"] < 1:
+            raise ValueError(f"updates/credit is {state['credit']}, must be from 0 to below 1")
         self._credit = state["credit"]
 
 

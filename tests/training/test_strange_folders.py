@@ -84,11 +84,17 @@ def _refuses(run: Path, weights: str, problem: str, capsys) -> None:
         assert not Path("out").exists()
 
 
-def test_a_state_of_other_types_is_refused_before_anything_is_trained(run, capsys):
-    tally = json.loads((checkpoint.current(run / "checkpoint") / "state.json").read_text())["state"]["tally"]
-    hostile.change(run, {"merge": {_STATE: {"state": {"tally": ["many", *tally[1:]]}}}})
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ({"updates_summed": "many"}, "state/updates_summed is of the type <class 'str'>"),
+        ({"updates": {"credit": 1e40}}, "updates/credit is 1e+40, must be from 0 to below 1"),
+    ],
+)
+def test_a_state_is_refused_before_anything_is_trained(run, state, problem, capsys):
+    hostile.change(run, {"merge": {_STATE: {"state": state}}})
     assert main(["--resume", str(run), "--total-env-steps", "420"]) == 2
-    assert "state/tally/0 is of the type <class 'str'>" in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
 
 
 def test_the_probe_of_a_folder_follows_no_link(run, capsys):
