@@ -25,23 +25,34 @@ def original_name(id: str) -> str:
     return f"gv_{family.replace('-', '_')}.{size}"
 
 
-def episodes_file(id: str) -> Path:
-    return DATA / "gridverse" / f"{original_name(id)}{'_dtqn' if id in DTQN else ''}.npz"
+def _arrays(file: str) -> dict[str, dict[str, NDArray[Any]]]:
+    """By the name of a world, the arrays in a file that are named `world/array`."""
+    found: dict[str, dict[str, NDArray[Any]]] = {}
+    for key, array in np.load(DATA / "gridverse" / file).items():
+        world, name = key.split("/")
+        found.setdefault(world, {})[name] = array
+    return found
 
 
-RECORDED = tuple(id for id in (*DTQN, *PACKAGE) if episodes_file(id).exists())
+_episodes = functools.cache(lambda: _arrays("episodes.npz"))
+_exhaustive = functools.cache(lambda: _arrays("exhaustive.npz"))
 
 
-@functools.cache
+def _recorded_name(id: str) -> str:
+    return f"{original_name(id)}{'_dtqn' if id in DTQN else ''}"
+
+
+RECORDED = tuple(id for id in (*DTQN, *PACKAGE) if _recorded_name(id) in _episodes())
+
+
 def episodes(id: str) -> dict[str, NDArray[Any]]:
     """The recorded episodes of a task's world."""
-    return dict(np.load(episodes_file(id)))
+    return dict(_episodes()[_recorded_name(id)])
 
 
-@functools.cache
 def exhaustive(name: str) -> dict[str, NDArray[Any]]:
     """Every transition of a world of DTQN's, `memory_7x7` say."""
-    return dict(np.load(DATA / "gridverse" / f"exhaustive_{name}_dtqn.npz"))
+    return dict(_exhaustive()[name])
 
 
 @functools.cache
