@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import numpy as np
 import pytest
 
-import dtqn
 import envs
 from dtqn.cli import main
-from dtqn.policy import Policy
 from dtqn.program import WORKER
 from dtqn.settings.presets import resolve
 from dtqn.training import preflight
@@ -184,72 +179,6 @@ def test_a_missing_package_is_one_line_with_the_command(id, capsys):
 def test_a_limit_that_is_set_in_reset_is_read():
     pytest.importorskip("minigrid")
     assert envs.spec("BabyAI-GoToObj-v0").time_limit == 64
-
-
-_LOOP = '''
-class Spoken(gymnasium.Env):
-    """Ten steps whose reward tells actions and their order apart; what is seen differs from step to step."""
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t, self.space = 0, copy.deepcopy(self.observation_space)
-        self.space.seed(3)
-        return self.space.sample(), {}
-
-    def step(self, action):
-        assert self.action_space.contains(action), action
-        self.t += 1
-        worth = float(np.ravel(action) @ np.arange(1, np.size(action) + 1)) * self.t
-        return self.space.sample(), worth, self.t == 10, False, {}
-
-SPACES = {
-    "start": (Discrete(3), Discrete(3, start=1)),
-    "components": (Box(-1, 1, (2,), np.float64), MultiDiscrete([2, 3])),
-    "switches": (MultiBinary(3), MultiBinary(2)),
-    "pair": (Tuple((Discrete(2), Box(0, 1, (2,)))), Discrete(4)),
-    "nested": (Dict({"a": Dict({"b": Discrete(3), "says": Text(5)}), "c": MultiBinary(2)}), Discrete(2)),
-    "channels": (Box(0, 255, (3, 16, 16), np.uint8), Discrete(2, start=-1)),
-    "depth": (Box(0, 9000, (16, 16), np.uint16), Discrete(3)),
-}
-for name, spaces in SPACES.items():
-    globals()[name] = type(name, (Spoken,), dict(zip(("observation_space", "action_space"), spaces)))
-'''
-_KINDS = ("start", "components", "switches", "pair", "nested", "channels", "depth")
-
-
-@pytest.mark.parametrize("kind", _KINDS)
-def test_the_loop_of_the_docs_earns_what_the_runs_own_evaluation_does(own_folder, kind, capsys):
-    """In the user's own environment, one alone and in a batch, and in the copies that the policy makes."""
-    head = "import copy\nimport gymnasium\nimport numpy as np\n"
-    spaces = "from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple\n"
-    (own_folder / "spoken.py").write_text(head + spaces + _LOOP)
-    assert main(["--env", f"spoken:{kind}", *_SMALL, "--run-dir", "run"]) == 0
-    capsys.readouterr()
-    assert main(["eval", "run", "--episodes", "1", "--json"]) == 0
-    expected = json.loads(capsys.readouterr().out)["return"]
-    policy = dtqn.load("run")
-    own = getattr(importlib.import_module("spoken"), kind)
-    assert _earned(policy, own()) == pytest.approx(expected)
-    for env in (policy.make_env(2), gymnasium.vector.SyncVectorEnv([own, own])):
-        policy.reset(2)
-        seen, total, reward = env.reset()[0], np.zeros(2), None
-        for _ in range(10):
-            action = policy.act(seen, reward)
-            seen, reward, *_ = env.step(action)
-            total = total + reward
-        assert total == pytest.approx([expected] * 2)
-
-
-def _earned(policy: Policy, env: gymnasium.Env) -> float:
-    seen, _ = env.reset(seed=0)
-    policy.reset()
-    action, total, over = policy.act(seen), 0.0, False
-    while not over:
-        seen, reward, terminated, truncated, _ = env.step(action)
-        total, over = total + reward, terminated or truncated
-        policy.acted(action)  # which changes nothing
-        action = policy.act(seen, reward)
-    return total
 
 
 @pytest.mark.parametrize(
