@@ -57,6 +57,11 @@ class TaskSpec:
         names = ("observation_space", "action_space", "action_names")
         return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
 
+    @property
+    def may_never_end(self) -> bool:
+        """Whether nothing bounds the length of an episode."""
+        return self.time_limit is None and self.horizon is None
+
     def name_actions(self) -> tuple[str, ...]:
         """A word for each of Discrete actions: its name, or its number where it has none."""
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
