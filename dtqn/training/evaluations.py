@@ -43,16 +43,12 @@ class Evaluations:
                     figures[f"best_{name}"] = max(full)
         return figures
 
-    def keep_best(self, row: Row, weights: Mapping[str, Tensor]) -> bool:
-        """Take a row's evaluation for the last one; keep its weights if it is the best one, and say so."""
+    def keep_best(self, row: Row, weights: Mapping[str, Tensor]) -> None:
+        """Take a row's evaluation for the last one; keep its weights if it is the best one."""
         self.last = _evaluation(row)
-        if not is_full_evaluation(row):
-            return False
-        if self.best and score(self.last) <= score(self.best):
-            return False
-        self.best = dict(self.last)
-        checkpoint.save_weights(self._folder, "best", weights, self.best)
-        return True
+        if is_full_evaluation(row) and (not self.best or score(self.last) > score(self.best)):
+            self.best = dict(self.last)
+            checkpoint.save_weights(self._folder, "best", weights, self.best)
 
     def reached(self, goal: Goal) -> bool:
         """Whether the last evaluation is full and its interval lies at or above a goal."""

@@ -17,20 +17,9 @@ from dtqn.training.trainer import Trainer
 _INEXACT = ", not exact: with new episodes, as the state of its copies could not be saved"
 
 
-def introduction(
-    config: Config,
-    directory: RunDir,
-    trainer: Trainer,
-    process_bytes: int | None,
-    resumed: bool,
-) -> str:
-    """The task, the agent and the directory of a run, and what it takes.
-
-    Args:
-        process_bytes: what the process took before there was a trainer; None where that cannot be told.
-        resumed: the run goes on.
-    """
-    memory, available = preflight.memory(config, process_bytes), machine.available_bytes()
+def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: bool) -> str:
+    """The task, the agent and the directory of a run, which may go on, and what it takes."""
+    memory, available = preflight.plan_bytes(config), machine.available_bytes()
     machine_has = f" of the machine's {size(available)}" if available else ""
     device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""

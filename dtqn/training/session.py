@@ -55,11 +55,10 @@ def start(
     `preflight.check` has passed the settings.
     """
     directory.claim()
-    process_bytes = machine.resident_bytes()
     trainer = _make_trainer(config, directory)
     directory.write_config(config)
     shown = Output(out or sys.stdout)
-    return _Run(config, directory, trainer, shown, process_bytes, callbacks=callbacks).train()
+    return _Run(config, directory, trainer, shown, callbacks=callbacks).train()
 
 
 def resume(
@@ -77,7 +76,7 @@ def resume(
     Raises:
         ConfigError: where a file of the run is damaged; nothing has been changed.
     """
-    shown, process_bytes = Output(out or sys.stdout), machine.resident_bytes()
+    shown = Output(out or sys.stdout)
     about = _checkpointed(config, directory)
     _check_code(config, directory, about.get("task"), accept_changed_code, shown)
     if about and about["finished"] and about["ends_at"] == ends_at(config):
@@ -92,7 +91,7 @@ def resume(
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
         checkpoint.remove_best(directory.checkpoints)
     trainer = restored_trainer(config, directory) if about else _make_trainer(config, directory)
-    run = _Run(config, directory, trainer, shown, process_bytes, about, callbacks)
+    run = _Run(config, directory, trainer, shown, about, callbacks)
     directory.write_config(config)
     return run.train()
 
@@ -169,21 +168,18 @@ class _Run:
         directory: RunDir,
         trainer: Trainer,
         out: Output,
-        process_bytes: int | None,
         about: Mapping[str, Any] = MappingProxyType({}),
         callbacks: Callbacks | None = None,
     ) -> None:
         """
         Args:
-            process_bytes: what the process took before there was a trainer.
             about: what the checkpoint says that the run goes on from; empty for a run that starts.
 
         Raises:
             ConfigError: where the rows that the checkpoint counts on are not all there.
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
-        self._process_bytes, self._signals = process_bytes, Signals()
-        self._callbacks = callbacks
+        self._signals, self._callbacks = Signals(), callbacks
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
         self._changed_at: list[int] = list(about.get("changed_at") or ())
@@ -220,7 +216,7 @@ class _Run:
             ConfigError: where a file cannot be written; the last checkpoint is kept.
         """
         trainer, resumed = self.trainer, self._saved_at is not None
-        about = messages.introduction(self.config, self.directory, trainer, self._process_bytes, resumed)
+        about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
@@ -234,7 +230,6 @@ class _Run:
                 self._wandb_id,
                 self._view.say,
                 messages.parameters_of(self.trainer.network),
-                self._evaluations.best,
             )
             self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
@@ -407,8 +402,7 @@ class _Run:
             if evaluated is not None:
                 row = self._held.pop(0) | evaluated.metrics
                 self._write(row)
-                if self._evaluations.keep_best(row, evaluated.weights):
-                    self._tracker.summary(_best_summary(self._evaluations.best))
+                self._evaluations.keep_best(row, evaluated.weights)
             elif not pause:
                 return
 
@@ -477,12 +471,6 @@ class _Run:
             self._view.say(f"no learning curve: {one_line(error)}")
 
 
-def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The best weights' evaluation. Keys of their own: W&B's `summary="max"` makes dictionaries."""
-    renamed = {f"best/{key.replace('/', '_')}": value for key, value in figures.items()}
-    return {key: value for key, value in renamed.items() if value is not None}
-
-
 def _send_files(tracker: Trackers, directory: RunDir) -> None:
     rows = read_rows(directory.metrics_file)
     pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
@@ -491,25 +479,22 @@ def _send_files(tracker: Trackers, directory: RunDir) -> None:
     tracker.artifact(directory.kept_files())
 
 
-def _opened(
-    config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None, best: Row
-) -> Trackers:
-    """The trackers of a run, which know its rows and its best evaluation so far."""
+def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Trackers:
+    """The trackers of a run, which know its rows so far."""
     rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
     tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
     directory.wandb_id = tracker.id
-    tracker.summary(_best_summary(best))
     return tracker
 
 
 def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
     """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
-    best = checkpoint.best_figures(directory.checkpoints) or {}
-    parameters = about.get("parameters")
-    tracker = _opened(
-        config, directory, directory.wandb_id, lambda text: print(text, file=out), parameters, best
-    )
+
+    def say(text: str) -> None:
+        print(text, file=out)
+
+    tracker = _opened(config, directory, directory.wandb_id, say, about.get("parameters"))
     _send_files(tracker, directory)
     tracker.close()
 

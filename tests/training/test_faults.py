@@ -399,4 +399,4 @@ def test_the_price_is_said_before_it_starts(tmp_path, trainer):
     steps = next(line for line in said if line.startswith("steps"))
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
-    assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
+    assert memory.startswith("memory   replay 1 kB, networks 500 bytes of the machine's ")

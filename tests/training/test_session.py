@@ -384,7 +384,7 @@ def test_rows_at_wandb_after_a_resume_are_those_of_the_metrics_file(tmp_path, tr
     assert [row["env_steps"] for row in history] == [row["env_steps"] for row in rows]
     assert [row.get("eval/success") for row in history] == [row.get("eval/success") for row in rows]
     best = checkpoint.best_figures(tmp_path / "run/checkpoint")
-    assert wandb_file.summary(files[-1])["best/eval_success"] == best["eval/success"]
+    assert wandb_file.summary(files[-1])["best_success"] == best["eval/success"]
 
 
 def test_the_live_view_of_a_terminal():
