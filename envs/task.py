@@ -57,6 +57,11 @@ class TaskSpec:
         names = ("observation_space", "action_space", "action_names")
         return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
 
+    @property
+    def may_never_end(self) -> bool:
+        """Whether nothing bounds the length of an episode."""
+        return self.time_limit is None and self.horizon is None
+
     def name_actions(self) -> tuple[str, ...]:
         """A word for each of Discrete actions: its name, or its number where it has none."""
         assert isinstance(self.action_space, gymnasium.spaces.Discrete)
@@ -147,9 +152,8 @@ class Task(NamedTuple):
     spec: TaskSpec
     make_vector: Callable[..., AnyVectorEnv]
     """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
-    try_out: Callable[[], dict[str, float] | None] | None = None
-    """Plays a little on a copy of its own; a `TaskError` for what is wrong. Returns, by part of an
-    observation, the largest number that it saw; a `Dynamics` tells nothing. None for this project's tasks."""
+    try_out: Callable[[], None] | None = None
+    """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
     language: Language | None = None
     """Of one environment as its package makes it; None for this project's tasks."""
 

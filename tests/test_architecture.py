@@ -55,7 +55,7 @@ _ALLOWED = {
     },
     "dtqn.export": {
         *_BASE,
-        *("yaml", "pydantic", "huggingface_hub"),
+        *("yaml", "pydantic"),
         *("dtqn.settings", "dtqn.acting.evaluation", "dtqn.training", "dtqn.export"),
     },
     "dtqn.experiments": {
@@ -75,7 +75,7 @@ _ALLOWED = {
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
         *("dtqn.training.objects", "envs"),
     },
-    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation", "pandas"},
+    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"},
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
         *_BASE,
@@ -91,7 +91,7 @@ _ALLOWED = {
 }
 _ONE_FILE_ONLY = {
     *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "optuna"),
-    *("huggingface_hub", "submitit"),
+    "submitit",
 }
 
 
@@ -219,7 +219,6 @@ def test_the_oldest_versions_are_those_that_are_tried():
 
 def test_every_third_party_import_is_a_dependency():
     names = {"yaml": "pyyaml", "PIL": "pillow"}
-    names["huggingface_hub"] = "huggingface-hub"
     used = {name.partition(".")[0] for path in _SOURCES for name in _imports(path)} - {
         "dtqn",
         "envs",
@@ -228,7 +227,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "hub", "tensorboard", "ray", "slurm", "pandas") for r in extras[name]]
+    optional = [r for name in ("sweep", "tensorboard", "ray", "slurm") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

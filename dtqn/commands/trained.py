@@ -7,8 +7,7 @@ import json
 import os
 import shlex
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
 _SHOWN = 6
 """Episodes that the page about a run shows."""
-_LONG_SECONDS = 60.0
-"""For so long a command plays before it says that an episode may have no end."""
 
 
 def evaluate(arguments: Sequence[str]) -> int:
@@ -45,9 +42,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
         from dtqn.training import trained
 
-        _warn_of_change(directory, config)
-        with _told_of_endless(config):
-            result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
+        _warn(directory, config)
+        result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
     if given["json"]:
         which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
         print(json.dumps(which | {"epsilon": epsilon} | trained.evaluation_figures(result, task)))
@@ -58,22 +54,9 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _stdout_of(json_alone: bool) -> Iterator[None]:
-    """A block in which stdout stays empty for JSON: what a task, its C libraries or its children print
-    there goes to stderr."""
-    if not json_alone:
-        yield
-        return
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+def _stdout_of(json_alone: bool) -> contextlib.AbstractContextManager[object]:
+    """A block in which stdout stays empty for JSON: what a task prints there goes to stderr."""
+    return contextlib.redirect_stdout(sys.stderr) if json_alone else contextlib.nullcontext()
 
 
 def debug(arguments: Sequence[str]) -> int:
@@ -104,7 +87,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
         asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals)
         found = debug.debug(directory, asked, out)
         for one in (directory, *map(RunDir, rivals)):
-            _warn_of_change(one, one.read_config())
+            _warn(one, one.read_config())
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
@@ -124,7 +107,7 @@ action, reward, and how much each decision depends on past steps; a line a step 
     directory, config = _run_of(given)
     from dtqn.inspection import watch
 
-    _warn_of_change(directory, config)
+    _warn(directory, config)
     asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], given["gif"])
     watch.watch(directory, asked, sys.stdout)
     return 0
@@ -170,22 +153,16 @@ def export(arguments: Sequence[str]) -> int:
     option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
     option(parser, "--episodes N", "for its score", argtypes.positive, 500)
     option(parser, "--seed N", "seed of these", argtypes.natural, 7)
-    option(parser, "--push ORG/NAME", "send it to this model repository of the Hugging Face Hub as well")
     given = parser.read()
-    to, repository = given["to"], given["push"]
+    to: Path = given["to"]
     directory, config = _run_of(given)
-    from dtqn.export import card, folder, hub
+    from dtqn.export import card, folder
 
-    _warn_of_change(directory, config)
-    if repository is not None:
-        hub.check(repository)
-    with _told_of_endless(config):
-        scores = folder.export(directory, to, given["episodes"], given["seed"])
+    _warn(directory, config)
+    scores = folder.export(directory, to, given["episodes"], given["seed"])
     for weights, result in scores.items():
         print(f"{weights} weights: {card.score(result)}")
     print(f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}")
-    if repository is not None:
-        print(f"sent to {hub.push(to, repository)}")
     return 0
 
 
@@ -230,21 +207,9 @@ def _run_of(given: Mapping[str, Any]) -> tuple[RunDir, Config]:
     return directory, config
 
 
-@contextlib.contextmanager
-def _told_of_endless(config: Config) -> Iterator[None]:
-    """A line where what is done takes long, as the episodes of a task without a limit of steps may."""
-    task = task_of(config)
-    text = f"this takes long: {config.env} has no time limit, so an episode may never end; Ctrl-C ends it"
-    timer = threading.Timer(_LONG_SECONDS, lambda: print(text, file=sys.stderr, flush=True))
-    timer.daemon = True
-    if task.time_limit is None and task.horizon is None:
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _warn_of_change(directory: RunDir, config: Config) -> None:
-    if warning := directory.task_warning(config):
-        print(f"warning: {warning}", file=sys.stderr)
+def _warn(directory: RunDir, config: Config) -> None:
+    """Tell what whoever plays the run's episodes should know of its task."""
+    endless = f"{config.env} has no time limit, so an episode may never end; Ctrl-C ends it"
+    for warning in (directory.task_warning(config), endless if task_of(config).may_never_end else ""):
+        if warning:
+            print(f"warning: {warning}", file=sys.stderr)

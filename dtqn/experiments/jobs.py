@@ -92,11 +92,6 @@ class Job:
         return self._handle is not None
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """Task and agent."""
-        return self.config.env, self.config.agent
-
-    @property
     def total_env_steps(self) -> int:
         return self.config.total_env_steps
 

@@ -1,1 +1,1 @@
-"""A trained agent taken away: exported to a folder, verified elsewhere, sent to a hub."""
+"""A trained agent taken away: exported to a folder, verified elsewhere."""

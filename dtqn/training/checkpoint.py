@@ -8,7 +8,7 @@
 
 A checkpoint is written whole under a temporary name, renamed, and only then made current; older ones go
 afterwards. So a kill at any moment leaves the old one or the new one, and a full disk leaves the old one.
-Without `latest` the newest whole checkpoint is the current one. Nothing that is read can execute code.
+Nothing that is read can execute code.
 """
 
 from __future__ import annotations
@@ -130,46 +130,25 @@ def exists(folder: Path) -> bool:
     """
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; must be the folder of the run's checkpoints")
-    return has_pointer(folder) or bool(_completed(folder))
-
-
-def has_pointer(folder: Path) -> bool:
-    """Whether the file that names the current checkpoint is there."""
-    return (folder / _POINTER).exists()
+    return (folder / _POINTER).exists() or bool(_completed(folder))
 
 
 def current(folder: Path) -> Path:
-    """The checkpoint that `latest` names; without that file the newest one that is whole.
+    """The checkpoint that `latest` names.
 
     Raises:
-        CheckpointError: where there is none, naming the file that is damaged.
+        CheckpointError: where there is none.
     """
-    if has_pointer(folder):
-        name = _pointed(folder)
-        while not name or Path(name).name != name or not (folder / name).is_dir():
-            if (newer := _pointed(folder)) == name:  # and no training has just replaced it
-                pointer = folder / _POINTER
-                if _completed(folder):
-                    raise CheckpointError(
-                        f"{pointer}: names no checkpoint beside it; without this file the newest is taken"
-                    )
-                raise CheckpointError(
-                    f"{pointer}: names a checkpoint that is gone, and there is no other; put it back, or "
-                    "move the run's folder away to train it again"
-                )
-            name = newer
-        return _opened(folder / name, folder)
-    if not (completed := _completed(folder)):
+    if not exists(folder):
         raise CheckpointError(f"{folder}: holds no checkpoint")
-    whole, errors = [], []
-    for path in completed:
-        try:
-            whole.append((_check_whole(path), path))
-        except CheckpointError as error:
-            errors.append(error)
-    if not whole:
-        raise errors[-1]
-    return max(whole)[1]
+    name = _pointed(folder)
+    while not name or Path(name).name != name or not (folder / name).is_dir():
+        if (newer := _pointed(folder)) == name:  # and no training has just replaced it
+            there = sorted(path.name for path in _completed(folder))
+            right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
+            raise CheckpointError(f"{folder / _POINTER}: names no checkpoint beside it; {right}")
+        name = newer
+    return _opened(folder / name, folder)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -268,7 +247,13 @@ def best_figures(folder: Path) -> dict[str, Any] | None:
     """
     if (folder / _BEST).is_dir():
         raise ConfigError(f"{folder / _BEST}: is a folder; must be a file")
-    return _read_with_figures(folder / _BEST)[0] if (folder / _BEST).exists() else None
+    if not (folder / _BEST).exists():
+        return None
+    try:
+        return _read_with_figures(folder / _BEST)[0]
+    except CheckpointError as error:
+        remedy = "without this file the next evaluation has the best weights"
+        raise CheckpointError(f"{error}; {remedy}") from None
 
 
 def remove_best(folder: Path) -> None:
@@ -405,7 +390,10 @@ def _remove(*paths: Path) -> None:
 
 
 def _pointed(folder: Path) -> str:
-    """The name in `latest`; empty where there is none."""
+    """The name in `latest`, or of the only checkpoint if a kill has prevented it; else empty."""
+    if not (folder / _POINTER).exists():
+        names = [path.name for path in _completed(folder)]
+        return names[0] if len(names) == 1 else ""
     try:
         return _opened(folder / _POINTER, folder).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -417,15 +405,6 @@ def _completed(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return [path for path in folder.iterdir() if path.is_dir() and re.fullmatch(r"\d+(-again)?", path.name)]
-
-
-def _check_whole(checkpoint: Path) -> tuple[int, float]:
-    """The environment steps and the seconds of a checkpoint whose every file has its checksum."""
-    content = _read_json(checkpoint)
-    for file, checksum in content["checksums"].items():
-        _check(checkpoint / file, checksum)
-    with _reading(checkpoint / _JSON):
-        return int(content["about"]["env_steps"]), float(content["about"]["seconds"])
 
 
 def _opened(path: Path, folder: Path) -> Path:

@@ -11,26 +11,15 @@ from dtqn.training import machine, preflight
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
-from dtqn.training.setup import device_of
+from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trainer import Trainer
 
 _INEXACT = ", not exact: with new episodes, as the state of its copies could not be saved"
 
 
-def introduction(
-    config: Config,
-    directory: RunDir,
-    trainer: Trainer,
-    process_bytes: int | None,
-    resumed: bool,
-) -> str:
-    """The task, the agent and the directory of a run, and what it takes.
-
-    Args:
-        process_bytes: what the process took before there was a trainer; None where that cannot be told.
-        resumed: the run goes on.
-    """
-    memory, available = preflight.memory(config, process_bytes), machine.available_bytes()
+def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: bool) -> str:
+    """The task, the agent and the directory of a run, which may go on, and what it takes."""
+    memory, available = preflight.plan_bytes(config), machine.available_bytes()
     machine_has = f" of the machine's {size(available)}" if available else ""
     device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
@@ -51,6 +40,10 @@ def introduction(
     if resumed:
         exact = "" if trainer.resume_is_exact else _INEXACT
         lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
+    if task_spec(config).may_never_end:
+        lines["no limit"] = (
+            "a greedy episode may never end; Ctrl-C saves, and --task.time_limit N ends episodes"
+        )
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
@@ -70,20 +63,12 @@ def _replay(config: Config) -> str:
     )
 
 
-def endless(config: Config, env_steps: int) -> str:
-    """For an evaluation that the run waits for."""
-    return (
-        f"the evaluation at {number(env_steps)} env steps takes long: {config.env} has no time limit, so a "
-        f"greedy episode may never end; Ctrl-C saves the run, and a new one may have a --task.time_limit"
-    )
-
-
 def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evaluations, note: str) -> str:
     """How a run ended; `note` is of the success that no agent can exceed."""
     last, best, better = evaluations.last, evaluations.best, ""
     if best and score(best) > score(last):
-        weights = "its weights are lost" if evaluations.best_is_lost else "eval --checkpoint best"
-        better = f"; best: {outcome(best)} at {number(best['env_steps'] or 0)} ({weights})"
+        at = number(best["env_steps"] or 0)
+        better = f"; best: {outcome(best)} at {at} (eval --checkpoint best)"
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
         f"{number(env_steps)} env steps{better}; in {directory.path}; next: {directory.command('eval')}"

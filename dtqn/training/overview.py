@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Protocol
 
 from dtqn.text import clock, counted, number
@@ -26,10 +26,6 @@ class Watched(Protocol):
         """The machine that it runs on; empty for this one."""
 
     @property
-    def kind(self) -> Hashable:
-        """Runs of one kind, such as those of a task and agent, take about as long."""
-
-    @property
     def rows(self) -> Sequence[Row]: ...
 
     @property
@@ -43,7 +39,7 @@ class RunFacts:
         last: dict[str, float | int | None] = {}
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
-        self.name, self.state, self.kind = run.name, run.state, run.kind
+        self.name, self.state = run.name, run.state
         self.place = f"{run.state} on {run.where}" if run.where else run.state
         """The state, with the machine if it is another one."""
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
@@ -80,40 +76,16 @@ def _pace(rows: Sequence[Row]) -> float:
     return (seconds - then[1]) / (env_steps - then[0])
 
 
-def _mean_by_kind(values: Iterable[tuple[Hashable, float]]) -> dict[Hashable, float]:
-    found: dict[Hashable, list[float]] = defaultdict(list)
-    for kind, value in values:
-        found[kind].append(value)
-    return {kind: statistics.fmean(some) for kind, some in found.items()}
-
-
-def _seconds_left(facts: Sequence[RunFacts]) -> list[float]:
-    """What each will take; at least one has a pace.
-
-    A run ends where the finished ones of its kind did in the mean, or at its budget if it is past that. One
-    without a pace has the mean of its kind, or of all.
-    """
-    ends = _mean_by_kind((fact.kind, fact.env_steps) for fact in facts if fact.state == "finished")
-    paces = _mean_by_kind((fact.kind, fact.pace) for fact in facts if fact.pace)
-    usual = statistics.fmean(fact.pace for fact in facts if fact.pace)
-
-    def seconds(fact: RunFacts) -> float:
-        ahead = ends.get(fact.kind, fact.total) - fact.env_steps
-        steps = min(ahead, fact.left) if ahead > 0 else fact.left
-        return steps * (fact.pace or paces.get(fact.kind, usual))
-
-    return [seconds(fact) for fact in facts]
-
-
 def overview(facts: Sequence[RunFacts]) -> str:
     """How many runs are in which state, and when all will be done.
 
-    As many run at a time as do now, and each that waits follows on the first to end.
+    As many run at a time as do now, and each that waits follows on the first to end, at the mean pace.
     """
     counts = Counter(fact.state for fact in facts)
     eta = "-:--"
     if any(fact.pace for fact in facts) and any(fact.state == "running" for fact in facts):
-        seconds = _seconds_left(facts)
+        usual = statistics.fmean(fact.pace for fact in facts if fact.pace)
+        seconds = [fact.left * (fact.pace or usual) for fact in facts]
         ends = [left for fact, left in zip(facts, seconds, strict=True) if fact.state == "running"]
         heapq.heapify(ends)
         for fact, left in zip(facts, seconds, strict=True):

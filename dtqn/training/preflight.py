@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import torch
-from gymnasium import spaces
 
 import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import EpisodePlan
 from dtqn.graphs import Held
-from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config, ConfigError, MisfitError
+from dtqn.settings.config import Config, ConfigError, MisfitError, value_of
 from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
@@ -33,7 +28,6 @@ from dtqn.training.setup import (
     task_spec,
 )
 from dtqn.types import leaves
-from envs.adapters.spaces import part_name
 from replay import replay_bytes
 
 
@@ -52,7 +46,7 @@ def check(config: Config, here: bool = True) -> None:
     if here:
         capture_of(config, Held())
     try:
-        largest = envs.try_task(config.env, **config.task.model_dump())
+        envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
     _check_threshold(config)
@@ -61,24 +55,6 @@ def check(config: Config, here: bool = True) -> None:
         _check_memory(config, plan)
     with DRAWING:
         check_own(config)
-    _tell_of_large(config, largest)
-
-
-_LARGE = float(np.finfo(np.float16).max) / 10
-"""Numbers of a trial from which on those of a run, or what a network makes of them, may be too large."""
-
-
-def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
-    """Say which part of the observations is too large for memory that is stored in float16."""
-    if config.replay.trace_dtype != "float16" or config.network.trace_window == 0:
-        return
-    space: Any = task_spec(config).observation_space
-    for key, number in largest.items():
-        part = space[key] if key else space
-        if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
-            told = f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is"
-            right = "scale it to -1 to 1 or so, or give --replay.trace-dtype float32"
-            print(f"{told} stored in float16, which ends at 65504: {right}", file=sys.stderr)
 
 
 def _check_threshold(config: Config) -> None:
@@ -105,28 +81,26 @@ def _check_threshold(config: Config) -> None:
 
 
 def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
-    available = machine.available_bytes()
-    if available is None or sum(plan.values()) <= available:
+    """Refuse a run that takes more than the machine has, by the setting whose part is the largest."""
+    available, taken = machine.available_bytes(), sum(plan.values())
+    if available is None or taken <= available:
         return
-    parts = ", ".join(f"{name} {size(taken)}" for name, taken in plan.items())
-    it_takes = (
-        f"the run would take {size(sum(plan.values()))} ({parts}) and the machine has {size(available)}"
+    settings = {
+        "replay": "learner.rollout_length" if config.learner.rollout_length else "replay.capacity",
+        "networks": "network.width",
+        "copies": "actor.num_envs",
+        _EVALUATION: "evaluation.num_envs",
+    }
+    largest = max(settings, key=lambda part: plan.get(part, 0))
+    name, value = settings[largest], value_of(config, settings[largest])
+    room = available - (taken - plan[largest])
+    fitting = max(1, int(0.8 * value * room / plan[largest]))
+    right = "a smaller network" if largest == "networks" else str(fitting)
+    parts = ", ".join(f"{part} {size(of_part)}" for part, of_part in plan.items())
+    raise MisfitError(
+        f"{name} is {value}: the run would take {size(taken)} ({parts}) and the machine has "
+        f"{size(available)}; try {right}"
     )
-    if (copies := plan.get("copies", 0)) > available / 2 >= plan["networks"]:
-        fewer = max(1, int(config.actor.num_envs * available / 4 / copies))
-        raise MisfitError(f"actor.num_envs is {config.actor.num_envs}: {it_takes}; try {fewer}")
-    left = available - sum(plan[name] for name in plan if name not in ("replay", "networks", _EVALUATION))
-    if plan["networks"] > left / 2:
-        raise MisfitError(f"network.width is {config.network.width}: {it_takes}; try a smaller network")
-    if (evaluation := plan.get(_EVALUATION, 0)) > left / 2:
-        fewer = max(1, int(_evaluation_copies(config) * left / 4 / evaluation))
-        raise MisfitError(f"evaluation.num_envs is {config.evaluation.num_envs}: {it_takes}; try {fewer}")
-    left -= evaluation
-    name, value = "replay.capacity", config.replay.capacity
-    if config.learner.rollout_length:
-        name, value = "learner.rollout_length", config.learner.rollout_length
-    fitting = int(value * 0.8 * (left - plan["networks"]) / plan["replay"])
-    raise MisfitError(f"{name} is {value}: {it_takes}; try {fitting}")
 
 
 _PROCESS, _EVALUATION = "the process itself", "an evaluation"

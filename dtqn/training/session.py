@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -44,8 +45,6 @@ STOPPED = 128
 """The exit code of a run that a callback has stopped; with the number of a signal added, of that."""
 _PAUSE_SECONDS = 0.2
 """How often a run that waits for its evaluation looks whether a signal has come."""
-_LONG_SECONDS = 60.0
-"""For so long it waits for one before it says that an episode may have no end."""
 
 
 def start(
@@ -56,11 +55,10 @@ def start(
     `preflight.check` has passed the settings.
     """
     directory.claim()
-    process_bytes = machine.resident_bytes()
     trainer = _make_trainer(config, directory)
     directory.write_config(config)
     shown = Output(out or sys.stdout)
-    return _Run(config, directory, trainer, shown, process_bytes, callbacks=callbacks).train()
+    return _Run(config, directory, trainer, shown, callbacks=callbacks).train()
 
 
 def resume(
@@ -78,41 +76,38 @@ def resume(
     Raises:
         ConfigError: where a file of the run is damaged; nothing has been changed.
     """
-    shown, process_bytes = Output(out or sys.stdout), machine.resident_bytes()
-    _check_code(config, directory, None, accept_changed_code, shown)
+    shown = Output(out or sys.stdout)
+    about = _checkpointed(config, directory)
+    _check_code(config, directory, about.get("task"), accept_changed_code, shown)
+    if about and about["finished"] and about["ends_at"] == ends_at(config):
+        check_counted(directory.metrics_file, int(about["rows"]))
+        if not accept_changed_code:  # none of which it has run
+            directory.write_config(config)
+        _tell_finished(config, directory, about, shown)
+        return 0
     directory.writable()
-    if not checkpoint.exists(directory.checkpoints):
-        if directory.has_result:
-            raise ConfigError(
-                f"{directory.path} has finished once, as its result.json says, but has no checkpoint; "
-                "to train it again, move the folder away"
-            )
+    if not about:
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
-        trainer, about = _make_trainer(config, directory), None
-        run = _Run(config, directory, trainer, shown, process_bytes, about, callbacks)
         checkpoint.remove_best(directory.checkpoints)
-    else:
-        about = checkpoint.read_about(directory.checkpoints)
-        directory.check_trained(config, about)
-        if not accept_changed_code:
-            _check_code(config, directory, about.get("task"), False, shown)
-        if not checkpoint.has_pointer(directory.checkpoints):
-            newest = checkpoint.current(directory.checkpoints)
-            print(f"{newest.parent} has no file latest: {newest} is taken, its newest whole one", file=shown)
-        if about["finished"] and about["ends_at"] == ends_at(config):
-            check_counted(directory.metrics_file, int(about["rows"]))
-            if not accept_changed_code:  # none of which it has run
-                directory.write_config(config)
-            directory.write_result(_result_of(about))  # a kill may have come before it
-            print(messages.finished(directory, about["env_steps"], about["last_evaluation"]), file=shown)
-            if in_sweep():
-                _report_finished(config, directory, about, shown)
-            return 0
-        trainer = restored_trainer(config, directory)
-        run = _Run(config, directory, trainer, shown, process_bytes, about, callbacks)
+    trainer = restored_trainer(config, directory) if about else _make_trainer(config, directory)
+    run = _Run(config, directory, trainer, shown, about, callbacks)
     directory.write_config(config)
     return run.train()
+
+
+def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
+    """What the run's last checkpoint says of it, which fits its settings; empty where it has had none."""
+    if checkpoint.exists(directory.checkpoints):
+        about = checkpoint.read_about(directory.checkpoints)
+        directory.check_trained(config, about)
+        return about
+    if directory.has_result:
+        raise ConfigError(
+            f"{directory.path} has finished once, as its result.json says, but has no checkpoint; "
+            "to train it again, move the folder away"
+        )
+    return {}
 
 
 def _check_code(config: Config, directory: RunDir, trained: str | None, accepts: bool, out: Output) -> None:
@@ -123,6 +118,14 @@ def _check_code(config: Config, directory: RunDir, trained: str | None, accepts:
         raise ConfigError(f"{change}; {anew}, or go on with what is there now: --accept-changed-code")
     if change:
         print(f"{change}; what is there now is accepted", file=out)
+
+
+def _tell_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
+    """Answer for a run that has finished before."""
+    directory.write_result(_result_of(about))  # a kill may have come before it
+    print(messages.finished(directory, about["env_steps"], about["last_evaluation"]), file=out)
+    if in_sweep():
+        _report_finished(config, directory, about, out)
 
 
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -165,22 +168,18 @@ class _Run:
         directory: RunDir,
         trainer: Trainer,
         out: Output,
-        process_bytes: int | None,
-        about: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] = MappingProxyType({}),
         callbacks: Callbacks | None = None,
     ) -> None:
         """
         Args:
-            process_bytes: what the process took before there was a trainer.
-            about: what the checkpoint says that the run goes on from; None for a run that starts.
+            about: what the checkpoint says that the run goes on from; empty for a run that starts.
 
         Raises:
             ConfigError: where the rows that the checkpoint counts on are not all there.
         """
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
-        self._process_bytes, self._signals = process_bytes, Signals()
-        self._callbacks = callbacks
-        about = about or {}
+        self._signals, self._callbacks = Signals(), callbacks
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
         self._changed_at: list[int] = list(about.get("changed_at") or ())
@@ -195,22 +194,20 @@ class _Run:
         """Digests of the sources that it has run, several where they changed between two stretches."""
         self._seconds_before = float(about.get("seconds", 0.0))
         self._started = time.monotonic()
+        best = checkpoint.best_figures(directory.checkpoints) or {}
         self._metrics = MetricsFile(directory.metrics_file, int(about.get("rows", 0)))
         last = {} if has_changed else dict(about.get("last_evaluation", {}))
-        self._evaluations = self._evaluations_so_far(last)
-        self._has_told_of_endless = task_spec(config).time_limit is not None
+        self._evaluations = self._evaluations_so_far(last, best)
         self._held: list[Row] = list(about.get("held", ()))
         """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
-    def _evaluations_so_far(self, last: Row) -> Evaluations:
+    def _evaluations_so_far(self, last: Row, best: Row) -> Evaluations:
         """What another task was worth is no bar for this one, and no goal that was reached."""
         changed, path = max(self._changed_at, default=-1), self.directory.metrics_file
         rows = [row for row in read_rows(path) if int(row["env_steps"] or 0) > changed]
-        evaluations = Evaluations(self.directory.checkpoints, rows, last, self.trainer.resume_is_exact)
-        if evaluations.problem:
-            print(evaluations.problem, file=self.out)
-        return evaluations
+        still_best = best if int(best.get("env_steps") or 0) > changed else {}
+        return Evaluations(self.directory.checkpoints, rows, last, still_best)
 
     def train(self) -> int:
         """The loop; the program's exit code.
@@ -219,7 +216,7 @@ class _Run:
             ConfigError: where a file cannot be written; the last checkpoint is kept.
         """
         trainer, resumed = self.trainer, self._saved_at is not None
-        about = messages.introduction(self.config, self.directory, trainer, self._process_bytes, resumed)
+        about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
@@ -233,7 +230,6 @@ class _Run:
                 self._wandb_id,
                 self._view.say,
                 messages.parameters_of(self.trainer.network),
-                self._evaluations.best,
             )
             self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
@@ -392,12 +388,9 @@ class _Run:
         so. Nothing that decides how the run goes on is read from it before. One that the run itself plays is
         given up at a signal, and played anew after a resume.
         """
-        evaluator, since = self.trainer.evaluator, time.monotonic()
+        evaluator = self.trainer.evaluator
 
         def ends() -> bool:
-            if not self._has_told_of_endless and time.monotonic() - since > _LONG_SECONDS:
-                self._has_told_of_endless = True
-                self._view.say(messages.endless(self.config, evaluator.waiting[0]))
             return self._signals.caught is not None or self.out.lost
 
         while True:
@@ -409,8 +402,7 @@ class _Run:
             if evaluated is not None:
                 row = self._held.pop(0) | evaluated.metrics
                 self._write(row)
-                if self._evaluations.keep_best(row, evaluated.weights):
-                    self._tracker.summary(_best_summary(self._evaluations.best))
+                self._evaluations.keep_best(row, evaluated.weights)
             elif not pause:
                 return
 
@@ -479,12 +471,6 @@ class _Run:
             self._view.say(f"no learning curve: {one_line(error)}")
 
 
-def _best_summary(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The best weights' evaluation. Keys of their own: W&B's `summary="max"` makes dictionaries."""
-    renamed = {f"best/{key.replace('/', '_')}": value for key, value in figures.items()}
-    return {key: value for key, value in renamed.items() if value is not None}
-
-
 def _send_files(tracker: Trackers, directory: RunDir) -> None:
     rows = read_rows(directory.metrics_file)
     pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
@@ -493,25 +479,22 @@ def _send_files(tracker: Trackers, directory: RunDir) -> None:
     tracker.artifact(directory.kept_files())
 
 
-def _opened(
-    config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None, best: Row
-) -> Trackers:
-    """The trackers of a run, which know its rows and its best evaluation so far."""
+def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Trackers:
+    """The trackers of a run, which know its rows so far."""
     rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
     tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
     directory.wandb_id = tracker.id
-    tracker.summary(_best_summary(best))
     return tracker
 
 
 def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
     """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
-    best = checkpoint.best_figures(directory.checkpoints) or {}
-    parameters = about.get("parameters")
-    tracker = _opened(
-        config, directory, directory.wandb_id, lambda text: print(text, file=out), parameters, best
-    )
+
+    def say(text: str) -> None:
+        print(text, file=out)
+
+    tracker = _opened(config, directory, directory.wandb_id, say, about.get("parameters"))
     _send_files(tracker, directory)
     tracker.close()
 

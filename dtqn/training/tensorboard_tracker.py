@@ -6,7 +6,6 @@ anew when a run is resumed: rows after the checkpoint, which are learned once mo
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +34,7 @@ def start(start: Start) -> Tracker:
 
 
 class TensorBoardTracker(Tracker):
-    """Rows as scalars over env steps. It keeps no files; they lie beside it."""
+    """Rows as scalars over env steps. It keeps no files and no pictures; they lie beside it."""
 
     name = NAME
 
@@ -57,36 +56,9 @@ class TensorBoardTracker(Tracker):
             if value is not None and name != "env_steps":
                 self._writer.add_scalar(name, value, row["env_steps"], wall_seconds)
 
-    def summary(self, values: Mapping[str, Any]) -> None:
-        steps = values.get("best/env_steps")
-        for name, value in values.items():
-            if name != "best/env_steps":
-                self._writer.add_scalar(name, value, steps)
-
     def text(self, name: str, content: str) -> None:
         """As it stands, in Markdown's form of code."""
         self._writer.add_text(name, "".join(f"    {line}\n" for line in content.splitlines()))
 
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        for name, file in files.items():
-            encoded = file.read_bytes()
-            height, width = _size(encoded)
-            image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=encoded)
-            summary = Summary(value=[Summary.Value(tag=name, image=image)])
-            self._writer.file_writer.add_summary(summary, row["env_steps"])
-
     def close(self, exit_code: int = 0) -> None:
         self._writer.close()
-
-
-def _size(encoded: bytes) -> tuple[int, int]:
-    """Height and width in pixels of a PNG or a GIF."""
-    if encoded.startswith(b"GIF8"):
-        width, height = struct.unpack_from("<HH", encoded, 6)
-    elif encoded.startswith(b"\x89PNG"):
-        width, height = struct.unpack_from(">II", encoded, 16)
-    else:
-        raise ValueError("a file is neither PNG nor GIF")
-    return height, width

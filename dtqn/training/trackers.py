@@ -44,9 +44,6 @@ class Tracker:
     def log(self, number: int, row: Mapping[str, Any]) -> None:
         """Send row `number` of the metrics file."""
 
-    def summary(self, values: Mapping[str, Any]) -> None:
-        """Set figures of the run as a whole."""
-
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
 
@@ -68,9 +65,6 @@ class Trackers(Tracker):
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
         self._each(lambda tracker: tracker.log(number, row))
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        self._each(lambda tracker: tracker.summary(values))
 
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         self._each(lambda tracker: tracker.pictures(number, row, files), "does not take the pictures")

@@ -45,10 +45,6 @@ class WandbTracker(Tracker):
         with self._in_time():
             self._run.log(values, step=2 * number, commit=True)
 
-    def summary(self, values: Mapping[str, Any]) -> None:
-        with self._in_time():
-            self._run.summary.update(dict(values))
-
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         import wandb
 
@@ -67,9 +63,8 @@ class WandbTracker(Tracker):
 
         with self._in_time():
             artifact = wandb.Artifact(f"{kind}-{self._run.id}", type=_ARTIFACTS[kind])
-            with _waiting_in(self._files / "artifacts"):
-                for name, file in files.items():
-                    artifact.add_file(str(file), name=name)
+            for name, file in files.items():
+                artifact.add_file(str(file), name=name)
             self._run.log_artifact(artifact)
 
     def close(self, exit_code: int = 0) -> None:
@@ -85,18 +80,6 @@ class WandbTracker(Tracker):
             yield
         except TimeoutError:
             raise Gone(f"did not take everything; the rest is kept: wandb sync {self._files}") from None
-
-
-@contextlib.contextmanager
-def _waiting_in(folder: Path) -> Iterator[None]:
-    """Let files of an artifact wait beside the run until they are sent, not in the user's home."""
-    before = os.environ.get("WANDB_DATA_DIR")
-    os.environ["WANDB_DATA_DIR"] = before or str(folder.absolute())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["WANDB_DATA_DIR"]
 
 
 def in_sweep() -> bool:

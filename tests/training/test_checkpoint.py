@@ -263,8 +263,8 @@ def test_a_pointer_to_nowhere(tmp_path, pointer, others):
     if others:
         _save(tmp_path, 10)
     (tmp_path / "latest").write_text(pointer)
-    told = "no checkpoint beside it" if others else "a checkpoint that is gone, and there is no other"
-    with pytest.raises(CheckpointError, match=f"latest: names {told}"):
+    told = "must hold 10" if others else "move the run away"
+    with pytest.raises(CheckpointError, match=f"latest: names no checkpoint beside it; {told}"):
         checkpoint.load_state(tmp_path)
 
 

@@ -9,10 +9,10 @@ from dtqn.training import display, overview
 
 
 class _Run:
-    def __init__(self, name, state="waiting", rows=(), total=1000, where="", kind=""):
+    def __init__(self, name, state="waiting", rows=(), total=1000, where=""):
         self.name, self.state, self.total_env_steps = name, state, total
         self.rows = [_row(0), *rows] if rows else []
-        self.where, self.kind = where, kind
+        self.where = where
 
 
 def _row(env_steps, success=None, speed=50.0):
@@ -80,22 +80,6 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
     # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
     assert overview.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
     assert overview.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
-
-
-def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
-    """Two of kind a have ended at 200 and 400 of 1000 env steps, at 10 a second."""
-    ended = [_Run(f"a{steps}", "finished", [_row(steps, speed=10.0)], kind="a") for steps in (200, 400)]
-
-    def eta(*runs):
-        return overview.overview([overview.RunFacts(run) for run in (*ended, *runs)]).rpartition("eta ")[2]
-
-    running, late = (_Run("r", "running", [_row(steps, speed=5.0)], kind="a") for steps in (100, 600))
-    assert eta(running) == "0:40"  # 200 steps of 0.2 s
-    assert eta(late) == "1:20"  # past 300, so it may go on to 1000
-    assert eta(running, _Run("w", kind="a")) == "1:20"  # 300 more, at the mean of 0.1, 0.1 and 0.2 s
-    assert eta(running, _Run("w", kind="b")) == "2:53"  # 1000 of another kind, at that mean
-    other = _Run("b", "running", [_row(500, speed=20.0)], kind="b")
-    assert eta(other, _Run("w", kind="b")) == "1:15"  # 500 and 1000 at 0.05 s
 
 
 def test_the_pace_of_warm_up_is_not_that_of_learning():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import resource
@@ -20,7 +19,6 @@ from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
-from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import read_rows
 from tests.training import fake
 
@@ -56,30 +54,21 @@ def _refused(path: Path, capsys, *flags: str) -> str:
 # Checkpoints
 
 
-def test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint(tmp_path, trainer):
+def test_without_its_pointer_a_run_goes_on_from_its_only_checkpoint(tmp_path, trainer, capsys):
     path = fake.killed(tmp_path / "run", trainer, 590)
     folder = path / "checkpoint"
-    shutil.copytree(folder / "400", folder / "300")
-    with fake.edited_checkpoint(folder / "300") as content:
-        content["about"]["env_steps"] = 300
-    shutil.copytree(folder / "400", folder / "500")
-    (folder / "500/state.safetensors").write_bytes(b"damaged")
     (folder / "latest").unlink()
-    out, config = io.StringIO(), RunDir(path).resumed_config({}, {})
-    fake.killed(path, trainer, 410, lambda path: session.resume(config, RunDir(path), out))
-    assert (
-        out.getvalue().splitlines()[0]
-        == f"{folder} has no file latest: {folder / '400'} is taken, its newest whole one"
-    )
-    assert {"300", "400", "500"} <= {file.name for file in folder.iterdir()}, "nothing is deleted"
+    shutil.copytree(folder / "400", folder / "500")
+    assert "latest: names no checkpoint beside it; must hold 400 or 500" in _refused(path, capsys)
+    shutil.rmtree(folder / "500")
     fake.assert_goes_on(path)
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path, trainer, capsys):
     path = fake.killed(tmp_path / "run", trainer)
     (path / "checkpoint/latest").unlink()
-    (path / "checkpoint/400/network.safetensors").write_bytes(b"damaged")
-    assert "checkpoint/400/network.safetensors: is damaged" in _refused(path, capsys)
+    (path / "checkpoint/400/state.safetensors").write_bytes(b"damaged")
+    assert "checkpoint/400/state.safetensors: is damaged" in _refused(path, capsys)
 
 
 def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path, trainer, capsys):
@@ -128,43 +117,18 @@ def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
                 checkpoint.load_state(tmp_path)
 
 
-def _best_lost(path, trainer, damage, seed):
-    """A run that was resumed after its best weights were damaged: what it said, and all its evaluations."""
-    fake.killed(path, trainer, seed=seed)
-    before = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] <= 400]
-    best = max(before, key=lambda row: row["eval/success"])
-    damage(path / "checkpoint/best.safetensors")
-    with pytest.raises(ConfigError, match=r"best\.safetensors"):
-        trained.evaluate_run(RunDir(path), 1, 1, "best")
-    code, said = fake.resume(path)
-    assert code == 0
-    assert "best.safetensors" in said[0]
-    assert f"the best weights, of {best['env_steps']} env steps, are lost: the run goes on" in said[0]
-    return said, [row for row in fake.rows(path) if "eval/success" in row]
-
-
-@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"junk"), lambda file: file.unlink()])
-def test_after_lost_best_weights_only_better_ones_are_the_best(tmp_path, trainer, damage):
-    """Seeds where the best evaluation comes early, and where it comes late."""
-    early = late = False
-    for seed in (1, 2, 3, 4):
-        path = tmp_path / str(seed)
-        said, evaluations = _best_lost(path, trainer, damage, seed)
-        best = max(evaluations, key=lambda row: row["eval/success"])
-        if best["env_steps"] <= 400:
-            early = True
-            assert "(its weights are lost)" in said[-2]
-            assert f"at {best['env_steps']} (" in said[-2]
-            with pytest.raises(CheckpointError, match=r"best\.safetensors"):
-                checkpoint.load_weights(path / "checkpoint", "best")[1]
-        else:
-            late = True
-            figures = checkpoint.best_figures(path / "checkpoint")
-            assert (figures["env_steps"], figures["eval/success"]) == (
-                best["env_steps"],
-                best["eval/success"],
-            )
-    assert early and late
+def test_damaged_best_weights_are_refused_and_without_them_the_next_ones_are_the_best(
+    tmp_path, trainer, capsys
+):
+    path = fake.killed(tmp_path / "run", trainer)
+    file = path / "checkpoint/best.safetensors"
+    file.write_bytes(b"junk")
+    assert "without this file the next evaluation has the best weights" in _refused(path, capsys)
+    file.unlink()
+    assert fake.resume(path)[0] == 0
+    later = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] > 400]
+    best = max(later, key=lambda row: row["eval/success"])
+    assert checkpoint.best_figures(path / "checkpoint")["env_steps"] == best["env_steps"]
 
 
 def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_path, trainer):
@@ -435,20 +399,4 @@ def test_the_price_is_said_before_it_starts(tmp_path, trainer):
     steps = next(line for line in said if line.startswith("steps"))
     assert steps == "steps    5 000 env steps, 200 of them at random; 100 learner updates"  # 4800 / 48
     memory = next(line for line in said if line.startswith("memory"))
-    assert memory.startswith("memory   replay 1 kB, networks 500 bytes, the process itself ")
-
-
-@pytest.mark.parametrize("is_exact", [True, False])
-def test_best_weights_of_rows_that_are_gone_are_lost_unless_they_come_out_again(tmp_path, is_exact):
-    """A run that was killed after its last checkpoint, and whose resume begins new episodes."""
-    weights = {"layer": torch.arange(6.0)}
-    kept = {"env_steps": 100, "eval/success": 0.4, "eval/return": 1.0, "eval/stage": 2}
-    gone = {"env_steps": 200, "eval/success": 0.9, "eval/return": 5.0, "eval/stage": 2}
-    checkpoint.save_weights(tmp_path, "best", weights, gone)
-    evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
-    assert evaluations.best == (gone if is_exact else kept)
-    assert evaluations.best_is_lost == (not is_exact)
-    assert evaluations.keep_best(kept | {"env_steps": 300, "eval/success": 0.5}, weights) == (not is_exact)
-    checkpoint.save_weights(tmp_path, "best", weights, kept)
-    evaluations = Evaluations(tmp_path, [kept], kept, is_exact)
-    assert (evaluations.best, evaluations.problem) == (kept, None)
+    assert memory.startswith("memory   replay 1 kB, networks 500 bytes of the machine's ")

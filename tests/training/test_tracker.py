@@ -43,7 +43,6 @@ rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for 
 tracker = open_tracker(Start(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print))
 for number in range(sent, 10):
     tracker.log(number, rows[number])
-tracker.summary({"best/eval_success": 0.75})
 if then == "kill":
     import signal
     from tests.training import wandb_file
@@ -74,7 +73,6 @@ def test_an_offline_file_holds_every_row_silently_also_those_of_before_a_resume(
     assert [row["env_steps"] for row in rows] == [100 * n for n in range(10)]
     assert [row["_step"] for row in rows] == list(range(0, 20, 2))
     assert all("eval/success" not in row for row in rows)
-    assert wandb_file.summary(file)["best/eval_success"] == 0.75
     config = wandb_file.config(file)
     assert config["learner"]["n_step"] == 3
     how_it_runs = {"device", "threads", "evaluator", "wandb", "checkpoint_every", "versions", "machine"}
@@ -308,18 +306,16 @@ def test_several_trackers_are_told_the_same_and_a_broken_one_costs_the_others_no
     both = Trackers("abcd1234", said.append, [picky, broken, whole, gone])
     assert both.id == "other", "that of the tracker which gave the run another one"
     both.log(0, {"env_steps": 1})
-    both.summary({"best": 2})
     both.pictures(0, {}, {"curve": Path("curve.png")})
     both.artifact({}, "report")
     both.close(3)
     assert whole.told == [
         ("log", 0, {"env_steps": 1}),
-        ("summary", {"best": 2}),
         ("pictures", 0, {"curve": Path("curve.png")}),
         ("artifact", {}, "report"),
         ("close", 3),
     ]
-    assert [told[0] for told in picky.told] == ["log", "summary", "close"]
+    assert [told[0] for told in picky.told] == ["log", "close"]
     assert broken.told == []
     assert said == [
         "broken stopped working, the run goes on without it: OSError: no space left",
