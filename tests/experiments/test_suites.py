@@ -526,13 +526,38 @@ tasks:
     assert record["result"]["code"] and record["result"]["machine"]
 
 
+def _published(name: str) -> tuple[list[str], list[str]]:
+    """The lines of a published table, and the words of the command below it."""
+    lines = (_ROOT / f"docs/{name}/table.md").read_text(encoding="utf-8").splitlines()
+    words = shlex.split(lines[-1].partition("`")[2].partition("`")[0])
+    assert words[:3] == ["python", "run.py", "compare"]
+    return lines, words
+
+
+_GIVEN = [
+    *("memory-cards-one-preset", "concentration-values", "popgym-reward-scale"),
+    *("step-size", "pqn-popgym", "t-maze-optimism"),
+]
+"""Tables whose commands give settings that have other defaults or presets by now."""
+
+
+@pytest.mark.parametrize("name", [*(f"benchmarks/{name}" for name in _GIVEN), "results/memory-modes"])
+def test_the_commands_of_published_tables_find_their_records(monkeypatch, name):
+    """Those of the first seed, whatever has become of the defaults since."""
+    _, words = _published(name)
+    words[words.index("--seeds") + 1] = "1"
+    asked = []
+    monkeypatch.setattr(compare, "compare", lambda *args, **options: asked.append((args[0], options)) or 0)
+    assert cli.main(words[2:]) == 0
+    [(configs, options)] = asked
+    shelf = records.Records(_ROOT / options["records"])
+    assert configs and [each.agent for each in configs if shelf.find(each) is None] == []
+
+
 @pytest.mark.parametrize("name", ["dtqn", "dtqn-one-preset-lstm", "t-maze", "popgym-easy", "gates-7x7"])
 def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatch, name):
     """The command below a published table counts every record and trains nothing."""
-    published = (_ROOT / f"docs/results/{name}/table.md").read_text(encoding="utf-8").splitlines()
-    last = published[-1]
-    words = shlex.split(last.partition("`")[2].partition("`")[0])
-    assert words[:3] == ["python", "run.py", "compare"]
+    published, words = _published(f"results/{name}")
     words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
     words[words.index("--out") + 1] = str(tmp_path / "out")
     monkeypatch.setattr(comparison_pictures.plots, "comparison", draw_nothing)
