@@ -30,7 +30,7 @@ MODULES = (
     *("dtqn.networks.q_network", "dtqn.networks.recurrent_q_network", "dtqn.networks.windowed_q_network"),
     *("dtqn.learning.losses", "dtqn.learning.returns", "dtqn.learning.learner"),
     *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.episode_intervals"),
-    *("dtqn.inspection.recorder", "dtqn.inspection.dependence", "dtqn.inspection.gradients"),
+    *("dtqn.inspection.recorder", "dtqn.inspection.dependence"),
     *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.verdict"),
     *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.fields", "envs.testing"),
     *(

@@ -1,7 +1,8 @@
 """The contracts of a memory, held to a trained network by its own episodes and its own replay.
 
 An agent that is right acts and learns with one function of the episode so far. Each check compares two ways
-to the same Q-values and names the contract that does not hold.
+to the same Q-values and names the contract that does not hold. What a core promises whatever its parameters
+are is looked at before a run (`dtqn.testing`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from torch import Tensor
 
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, constant
-from dtqn.inspection.dependence import q_values, shown
+from dtqn.inspection.dependence import q_values
 from dtqn.inspection.recorder import of_copy
 from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.replay_fields import MEMORIES, NAMES
-from dtqn.types import Observation, Sequences, StepInputs, first_rows, map_tree
+from dtqn.types import Sequences, StepInputs, first_rows
 
 COPIES, MOST_TICKS, EPISODES = 8, 600, 2
 SEQUENCES = 64
@@ -79,8 +80,6 @@ class _Played(NamedTuple):
     config: Config
     network: QNetwork
     episodes: list[_Stretch]
-    sample: Observation
-    """[...] drawn from the observation space."""
     schema: Any
     replay: Any
 
@@ -111,9 +110,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
         ended += rows.last
         ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
     replay.end_episodes()
-    env.single_observation_space.seed(seed)
-    sample = map_tree(torch.as_tensor, env.single_observation_space.sample())
-    return _Played(config, network, _stretches(ticks), sample, schema, replay)
+    return _Played(config, network, _stretches(ticks), schema, replay)
 
 
 def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
@@ -142,15 +139,6 @@ def _by_one_call(played: _Played, later: bool) -> list[float]:
         for x in played.episodes
         if (x.number > 0) == later
     ]
-
-
-def _by_chunks(played: _Played) -> list[float]:
-    found = []
-    for episode in played.episodes:
-        whole = q_values(played.network, episode.inputs)
-        pieces = (q_values(played.network, episode.inputs, piece=size) for size in (1, 3))
-        found += [_difference(q, whole) for q in pieces]
-    return found
 
 
 def _learned(played: _Played, rounded: bool = False) -> list[float]:
@@ -204,49 +192,6 @@ def _rounded(batch: Sequences) -> Sequences:
     return batch._replace(trace={name: moved(stored) for name, stored in batch.trace.items()})
 
 
-def _q_after(network: QNetwork, inputs: StepInputs, k: int, sample: Observation) -> Tensor:
-    """Q-values of rows in which step k shows something else."""
-    others = map_tree(lambda x, new: new.to(x.dtype).expand_as(x), inputs.observation, sample)
-    steps = torch.arange(inputs.first.shape[1])[None] == k
-    return q_values(network, shown(inputs, others, steps))
-
-
-def _of_later_steps(played: _Played) -> list[float]:
-    network, found = played.network, []
-    for episode in played.episodes:
-        whole = q_values(network, episode.inputs)
-        steps = whole.shape[1]
-        for k in {1, steps // 2, steps - 1} & set(range(1, steps)):
-            after = _q_after(network, episode.inputs, k, played.sample)
-            found.append(_difference(after[:, :k], whole[:, :k]))
-    return found
-
-
-def _of_forgotten_steps(played: _Played) -> list[float]:
-    reach, network, found = farthest(played.config), played.network, []
-    if reach is None:
-        return []
-    for episode in played.episodes:
-        beyond = reach + 1
-        whole = q_values(network, episode.inputs)
-        if whole.shape[1] > beyond:
-            after = _q_after(network, episode.inputs, 0, played.sample)
-            found.append(_difference(after[:, beyond:], whole[:, beyond:]))
-    return found
-
-
-def farthest(config: Config) -> int | None:
-    """Steps back from a decision beyond which nothing can change it; None where there is no such limit."""
-    network = config.network
-    if network.core == "dtqn":
-        return network.context_length - 1
-    if network.core == "none":
-        return 0
-    if network.core == "gtrxl" and not network.compressed_slots:
-        return network.num_layers * network.memory_length
-    return None
-
-
 _CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {
     "parity": (
         "the actor, step by step, sees the Q-values of one call on the episode",
@@ -256,9 +201,6 @@ _CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {
         "an episode begins without any memory of the one before",
         partial(_by_one_call, later=True),
     ),
-    "chunks": ("the split of an episode into calls changes no Q-value", _by_chunks),
     "learning": ("the learner, from stored memory, sees the Q-values that the actor saw", _learned),
-    "causality": ("what a step shows changes no earlier decision", _of_later_steps),
-    "distance": ("what lies beyond the memory changes no decision", _of_forgotten_steps),
 }
 """Each in a sentence, and what gives the differences between two ways to the same Q-values."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from dtqn.acting.episode_intervals import Figure, mean, share
 from dtqn.files import write_whole
-from dtqn.inspection import checks, gradients, measures, trials
+from dtqn.inspection import checks, measures, trials
 from dtqn.inspection.measures import Cue, Map
 from dtqn.inspection.recorder import Episode, outcomes, play
 from dtqn.networks.q_network import QNetwork
@@ -88,7 +88,6 @@ def _maps(
     """Maps of failures and successes in turns, as far as the rows of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
     in_turns = (number for pair in zip(order, reversed(order), strict=True) for number in pair)
-    mean_features = gradients.baseline(network, episodes)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
     for number in dict.fromkeys(in_turns):
         length = episodes[number].length
@@ -96,9 +95,7 @@ def _maps(
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost
-        maps[number] = measures.mapped(
-            network, episodes, number, asked.replacements, mean_features, actions, generator
-        )
+        maps[number] = measures.mapped(network, episodes, number, asked.replacements, actions, generator)
     return maps
 
 
@@ -113,14 +110,11 @@ def _map_figures(maps: dict[int, Map], cues: Sequence[Cue | None]) -> dict[str, 
     if with_cue:
         found["cue_times_its_share"] = mean([measures.times_its_share(*pair) for pair in with_cue])
         found["contamination"] = mean([measures.contamination(*pair) for pair in with_cue])
-    others = [(x.others(), x.dependence.advantage[-1]) for x in maps.values()]
-    for name in ("gradient", "attention"):
-        agreed = [measures.agreement(y, z) for of, z in others if (y := of[name]) is not None]
-        ranks = [x for x in agreed if x is not None]
-        found[f"agreement_of_{name}"] = {
-            "rank_correlation": mean([x.rank_correlation for x in ranks]),
-            "top_three": mean([x.top_three for x in ranks]),
-        }
+    ranks = [x for of in maps.values() if (x := measures.attention_agreement(of)) is not None]
+    found["agreement_of_attention"] = {
+        "rank_correlation": mean([x.rank_correlation for x in ranks]),
+        "top_three": mean([x.top_three for x in ranks]),
+    }
     return found
 
 
@@ -135,7 +129,6 @@ def _as_lists(number: int, episode: Episode, of: Map) -> dict[str, Any]:
         "dependence": of.dependence.advantage,
         "flips": of.dependence.flips,
         "dependence_on_actions": of.actions,
-        "gradient": of.attribution,
         "attention": of.attention,
     }
 

@@ -43,11 +43,10 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
         ),
         ("on actions", f"{_figure(figures['on_actions'])}, by what rows name as the action before"),
     ]
-    for name in ("gradient", "attention"):
-        agreed = figures[f"agreement_of_{name}"]
-        if agreed["rank_correlation"] is not None:
-            rows.append((f"{name} agrees", f"rank correlation {_figure(agreed['rank_correlation'])}, "
-                         f"{_figure(agreed['top_three'])} of the largest three"))  # fmt: skip
+    agreed = figures["agreement_of_attention"]
+    if agreed["rank_correlation"] is not None:
+        rank, three = (_figure(agreed[name]) for name in ("rank_correlation", "top_three"))
+        rows.append(("attention agrees", f"rank correlation {rank}, {three} of the largest three"))
     rows += [(f"memory {name}", _score(x)) for name, x in found["disturbed"].items()]
     rows += [(f"without memory, {one_line(name, 60)}", _score(x)) for name, x in found["memoryless"].items()]
     rows += [(f"a stack of {steps} steps", _score(x)) for steps, x in found["stacked"].items()]

@@ -42,13 +42,11 @@ class Effect(NamedTuple):
 
 
 @torch.no_grad()
-def q_values(
-    network: QNetwork, inputs: StepInputs, state: State | None = None, piece: int | None = None
-) -> Tensor:
+def q_values(network: QNetwork, inputs: StepInputs, state: State | None = None) -> Tensor:
     """Q-values [B, T, A] of rows [B, T, ...], a piece at a time, from the initial state or another one."""
     batch, steps = inputs.first.shape
     state = network.initial_state(batch) if state is None else state
-    piece = piece or max(1, ROWS_PER_CALL // batch)
+    piece = max(1, ROWS_PER_CALL // batch)
     parts = []
     for start in range(0, steps, piece):
         output, state, _ = network(map_tree(lambda x, s=start: x[:, s : s + piece], inputs), state)

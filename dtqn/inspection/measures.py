@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from dtqn.acting.episode_intervals import Figure, mean
-from dtqn.inspection import dependence, gradients
+from dtqn.inspection import dependence
 from dtqn.inspection.attention import attention
 from dtqn.inspection.dependence import Effect
 from dtqn.inspection.recorder import Episode
@@ -29,17 +29,8 @@ class Map(NamedTuple):
     dependence: Effect
     actions: np.ndarray
     """[T, T] of the decision at t on the action that row k names."""
-    attribution: np.ndarray | None
-    """[T] of the last decision."""
     attention: np.ndarray | None
     """[T, T] its rollout."""
-
-    def others(self) -> dict[str, np.ndarray | None]:
-        """[T] of the last decision on each step, by other maps than that of its dependence."""
-        return {
-            "gradient": None if self.attribution is None else np.abs(self.attribution),
-            "attention": None if self.attention is None else self.attention[-1],
-        }
 
 
 def mapped(
@@ -47,18 +38,16 @@ def mapped(
     episodes: Sequence[Episode],
     of: int,
     replacements: int,
-    mean_features: Any,
     num_actions: int,
     generator: np.random.Generator,
 ) -> Map:
     """Every measure of one of the episodes; the others give what is shown in place of its steps."""
     episode = episodes[of]
     others = dependence.replacements(episodes, of, replacements, generator)
-    looked, last = attention(network, episode), episode.length - 1
+    looked = attention(network, episode)
     return Map(
         dependence=dependence.one_step(network, episode, others),
         actions=dependence.actions_before(network, episode, num_actions),
-        attribution=gradients.integrated(network, episode, last, mean_features),
         attention=None if looked is None else looked.rollout,
     )
 
@@ -148,6 +137,11 @@ class Agreement(NamedTuple):
     """Spearman's."""
     top_three: float
     """The share of the three largest that are the same."""
+
+
+def attention_agreement(of: Map) -> Agreement | None:
+    """That of the last decision's attention; None where there is none."""
+    return None if of.attention is None else agreement(of.attention[-1], of.dependence.advantage[-1])
 
 
 def agreement(found: np.ndarray, counterfactual: np.ndarray) -> Agreement | None:

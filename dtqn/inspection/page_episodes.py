@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtqn.inspection import dependence, gradients
+from dtqn.inspection import dependence
 from dtqn.inspection.attention import attention
 from dtqn.inspection.page_observations import Observations, Pictures, parts_of, png
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
@@ -52,8 +52,7 @@ def as_data(directory: RunDir, asked: Asked, pictures: Pictures) -> dict[str, An
         episodes = play(run.network, run.copies())
     observations = Observations(parts_of(run.task), pictures)
     generator = np.random.default_rng(run.seed)
-    mean_features = gradients.baseline(run.network, episodes)
-    told = [_episode(run, episodes, number, observations, mean_features, generator) for number in chosen]
+    told = [_episode(run, episodes, number, observations, generator) for number in chosen]
     q = np.concatenate([episodes[number].q.numpy().ravel() for number in chosen])
     return {
         "actions": list(run.task.action_names) or [f"action {a}" for a in range(num_actions(run.task))],
@@ -102,7 +101,6 @@ def _episode(
     episodes: Sequence[Episode],
     number: int,
     observations: Observations,
-    mean_features: Any,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
     episode, count = episodes[number], min(REPLACEMENTS, len(episodes) - 1)
@@ -122,13 +120,13 @@ def _episode(
         "view": seen,
         "picture": None if pictures is None else [observations.pictures.add(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
-        "maps": _maps(run, episode, steps, others, mean_features),
+        "maps": _maps(run, episode, steps, others),
     }
 
 
 def _maps(
-    run: TrainedRun, episode: Episode, steps: np.ndarray, others: Observation, mean_features: Any
-) -> dict[str, list[list[int] | None]]:
+    run: TrainedRun, episode: Episode, steps: np.ndarray, others: Observation
+) -> dict[str, list[list[int]]]:
     """By name, for each decision that is shown its dependence on the steps up to it, in thousandths."""
     network = run.network
     kept = set(steps.tolist())
@@ -141,14 +139,9 @@ def _maps(
     looked = attention(network, episode)
     if looked is not None:
         found["attention"] = looked.rollout
-    maps: dict[str, list[list[int] | None]] = {
+    return {
         name: [_mille(of[t, steps[: row + 1]]) for row, t in enumerate(steps)] for name, of in found.items()
     }
-    attribution = gradients.integrated(network, episode, episode.length - 1, mean_features)
-    if attribution is not None and np.abs(attribution).sum() > 0:
-        share = np.abs(attribution) / np.abs(attribution).sum()
-        maps["gradient"] = [*[None] * (len(steps) - 1), _mille(share[steps])]
-    return maps
 
 
 def _mille(values: np.ndarray) -> list[int]:

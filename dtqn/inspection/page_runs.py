@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
-from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.names import Name, name_of
@@ -22,8 +21,8 @@ from dtqn.training.setup import task_spec
 
 _CLOCK = ("environment steps", "env_steps", 1.0)
 NOTE = (
-    "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) mean, "
-    f"minimum and maximum; from {LEAST_RUNS} on interquartile mean and 95 % bootstrap interval"
+    "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) "
+    "interquartile mean, minimum and maximum"
 )
 HEADER = ("task", "agent", "seed", "score", "env steps", "minutes")
 

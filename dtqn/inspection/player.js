@@ -13,7 +13,6 @@
     flips: ["another action", "share of these changes after which another action is the best"],
     actions: ["action before", "change of the decision if a step had named another previous action"],
     attention: ["attention", "rollout over layers: where the network looked, not what it used"],
-    gradient: ["gradient", "integrated gradients of the gap between the two best actions"],
   };
   const ONE_SCALE = ["shown", "actions"]; // of one unit, so that their colours can be compared
   const MOST_ACTIONS = 24;
@@ -198,7 +197,6 @@
     const end = at === count();
     for (const [name, strip] of Object.entries(strips)) {
       const row = end ? null : episode.maps[name][at];
-      strip.box.hidden = name === "gradient" && !row;
       strip.cells.forEach((cell, k) => {
         const known = row !== null && k <= at;
         cell.className = known ? (k === at ? "now" : "") : "later";

@@ -85,8 +85,7 @@ def test_all_that_can_be_compared_is(agent: str) -> None:
     config = config_of(agent)
     network: Any = randomise(setup.make_network(config)).requires_grad_(False)
     compared = {check.name for check in checks.check(config, network) if check.difference is not None}
-    unlimited = {"distance"} if agent == "lstm" else set()
-    assert compared == {"parity", "reset", "chunks", "learning", "causality", "distance"} - unlimited
+    assert compared == {"parity", "reset", "learning"}
 
 
 DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
@@ -116,14 +115,14 @@ DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
         Schema, "stored", "lstm", "parity",
         lambda found, *given: found | {"prev_action": np.roll(found["prev_action"], 1)}),
     "a window is seen ahead": (
-        DecoderLayer, "_attend", "dtqn", "causality",
+        DecoderLayer, "_attend", "dtqn", "parity",
         lambda found, layer, x, at: found if at is not None else found + 0.1 * x.mean(dim=1, keepdim=True)),
     "a state lacks its last step": (
-        GTrXL, "forward", "gtrxl", "chunks",
+        GTrXL, "forward", "gtrxl", "parity",
         lambda found, *given: (found[0], found[1] and found[1]._replace(memory=found[1].memory.roll(1, 1)),
                                found[2])),
     "cells are not stored": (
-        LSTMLayer, "_cells", "lstm", "chunks", lambda cells, *given: torch.zeros_like(cells)),
+        LSTMLayer, "_cells", "lstm", "learning", lambda cells, *given: torch.zeros_like(cells)),
 }  # fmt: skip
 """Of a class or module its function, an agent, the check that tells, and what is wrong in the result."""
 
@@ -175,10 +174,3 @@ def test_what_float16_rounds_is_no_defect_and_what_it_cuts_is(size: float, cut: 
     network: Any = setup.make_network(config).requires_grad_(False)
     found = {check.name for check in checks.check(config, network) if not check.holds}
     assert ("learning" in found) == cut
-
-
-def test_a_memory_longer_than_its_setting_is_named() -> None:
-    config = config_of("dtqn")
-    longer = config.model_copy(update={"network": config.network.model_copy(update={"context_length": 5})})
-    network: Any = randomise(setup.make_network(config)).requires_grad_(False)
-    assert "distance" in {check.name for check in checks.check(longer, network) if not check.holds}

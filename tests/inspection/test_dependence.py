@@ -1,4 +1,4 @@
-"""Counterfactuals and gradients of a network whose every dependence is known by hand."""
+"""Counterfactuals of a network whose every dependence is known by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.inspection import dependence, gradients, measures
+from dtqn.inspection import dependence, measures
 from tests.inspection.known import KnownNetwork, episode
 
 ROWS = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [0.5, 2.0], [1.0, 0.0]])
@@ -51,28 +51,16 @@ def test_replacements_are_of_the_same_step() -> None:
     assert by_episode == {0: [0, 1, 2, 2, 2], 2: [0, 1, 1, 1, 1], 3: [0, 1, 2, 3, 3]}
 
 
-def test_integrated_gradients_of_a_linear_gap_are_exact() -> None:
-    """G = x_4 + 3 x_2 between the two best of three actions; the baseline is x = 0.5."""
-    found = gradients.integrated(
-        KnownNetwork(), episode(ROWS), 4, torch.tensor([0.5, 0.5]).double(), points=3
-    )
-    sign = 1.0 if ROWS[4, 0] + 3 * ROWS[2, 0] > 0 else -1.0
-    assert found == pytest.approx([0, 0, sign * 3 * (-1.5), 0, sign * 0.5])
-
-
 def test_where_there_is_one_action_nothing_hangs_on_it() -> None:
     network, of = KnownNetwork(), episode(ROWS)
     assert (dependence.actions_before(network, of, 1) == 0).all()
     assert np.isnan(dependence.actions_before(network, of, 1, steps=[2])[:, [0, 1, 3, 4]]).all()
-    one = of._replace(q=of.q[:, :1])
-    assert gradients.integrated(network, one, 4, torch.tensor([0.5, 0.5]).double()) is None
 
 
 def test_recall_density_is_the_mean_by_distance() -> None:
     network, rng = KnownNetwork(), np.random.default_rng(0)
     episodes = [episode(ROWS), episode(ROWS[:3]), episode(ROWS[::-1].copy())]
-    mean_features = gradients.baseline(network, episodes)
-    maps = [measures.mapped(network, episodes, n, 2, mean_features, 3, rng) for n in range(3)]
+    maps = [measures.mapped(network, episodes, n, 2, 3, rng) for n in range(3)]
     found = measures.recall_density(maps)
     assert [x.episodes for x in found if x is not None] == [3, 3, 3, 2, 2]
     assert found[1].value == found[3].value == 0

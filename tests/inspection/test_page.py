@@ -20,6 +20,7 @@ from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, step
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
 from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
+from dtqn.settings.names import name_of
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row
@@ -132,7 +133,7 @@ def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> 
 
 def _run(agent: str, seed: int, rows: list[Row], env: str = "t-maze-passive-6", ended: bool = True) -> Run:
     config = resolve(None, {"env": env, "agent": agent, "seed": str(seed)}, {})
-    return Run(f"seed {seed}", config, rows, ended, RunDir(Path("nowhere")))
+    return Run(f"seed {seed}", name_of(config), config, rows, ended, RunDir(Path("nowhere")))
 
 
 def test_a_row_of_the_table_is_the_last_evaluation() -> None:
