@@ -101,25 +101,12 @@ def _parts(id: str, options: TaskOptions) -> Iterator[_Part]:
         if id.startswith(prefix):
             path = Path(id.removeprefix(prefix))
             yield _Part(path.name, _read(path))
-            if prefix == GRIDVERSE_FILE and options.backend == "gym-gridverse":
-                yield from _named_in(path)
             return
     if family_of(id) in (OWN, OTHERS):
         from envs.adapters.family import modules  # which a native task does not need
 
         for module in (id,) if this_process.holds(id) else modules(id):
             yield from _module(module)
-
-
-def _named_in(path: Path) -> Iterator[_Part]:
-    """The modules of a user's own that a gridverse file names, which the package imports."""
-    from envs.gridverse.family import own_names  # which other tasks do not need
-    from envs.gridverse.world import read_file
-
-    search_working_directory()
-    names = own_names(read_file(path))
-    for module in sorted({name.partition(":")[0] for name in names}):
-        yield from _module(module)
 
 
 def _read(path: Path) -> bytes:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
@@ -19,14 +18,10 @@ from envs.task import Task, TaskSpec, native_task
 from envs.vector import Dynamics
 
 _BACKENDS: Final = ("native", "gym-gridverse")
-_OWN_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:\w+")
 
 
 def find(id: str, options: TaskOptions) -> Task | None:
-    """The task of a shipped world, or of the file in `gridverse:path/to/world.yaml`.
-
-    Where the backend is the package, a file that the native engine cannot read goes to it as it is.
-    """
+    """The task of a shipped world, or of the file in `gridverse:path/to/world.yaml`."""
     if id in SHIPPED:
         return _task(id, world(id), options)
     if not id.startswith(GRIDVERSE_FILE):
@@ -37,23 +32,8 @@ def find(id: str, options: TaskOptions) -> Task | None:
         spec = WorldSpec.from_data(data)
         check_world(spec)
     except ValueError as error:
-        if options.backend == "gym-gridverse":
-            from envs.gridverse import package_world
-
-            return package_world.task(id, path, data, options)
-        own = next(own_names(data), None)
-        hint = f"; {own} is your own: --task.backend gym-gridverse gives the file to the package as it is"
-        raise ValueError(f"{path}: {error}{hint if own else ''}") from None
+        raise ValueError(f"{path}: {error}") from None
     return _task(id, spec, options)
-
-
-def own_names(data: Any) -> Iterator[str]:
-    """The names in a file of the form `module:name`: objects and functions of a user's own."""
-    if isinstance(data, dict | list):
-        for part in data.values() if isinstance(data, dict) else data:
-            yield from own_names(part)
-    elif isinstance(data, str) and _OWN_NAME.fullmatch(data):
-        yield data
 
 
 def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:

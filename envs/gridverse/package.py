@@ -45,7 +45,6 @@ class Package:
             from gym_gridverse.representations.observation_representations import (
                 make_observation_representation,
             )
-            from gym_gridverse.rng import reset_gv_rng
             from gym_gridverse.state import State as PackageState
         except ImportError as error:
             raise ValueError(
@@ -54,7 +53,7 @@ class Package:
         finally:
             if stands_in:
                 del sys.modules[_GYM_PART]
-        self.make_env, self.seed_library = factory_env_from_data, reset_gv_rng
+        self.make_env = factory_env_from_data
         self.make_representation = make_observation_representation
         self._agent, self._grid, self._state = Agent, Grid, PackageState
         self._position, self._orientation = Position, Orientation

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +13,6 @@ import numpy as np
 import pytest
 
 import envs
-from dtqn import cli
-from envs.adapters import foreign
 from envs.gridverse import package
 from envs.gridverse.worlds import DTQN, PACKAGE
 from tests.envs import fake_gym_gridverse
@@ -186,163 +182,6 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
 def test_unknown_backends_are_refused() -> None:
     with pytest.raises(ValueError, match=r"task\.backend is 'gym'; it must be one of native, gym-gridverse"):
         envs.spec("GV-Empty-4x4-v0", backend="gym")
-
-
-# -- Worlds with objects and functions of a user's own -------------------------------------------------------
-
-DOCS = (ROOT / "docs" / "tasks" / "gridverse.md").read_text()
-COINS = "gridverse:coins.yaml"
-
-
-@pytest.fixture
-def coins(installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The example of the documentation, in the working directory."""
-    world = DOCS.split("```yaml\n")[2].split("```")[0]
-    code = DOCS.split("```python\n")[1].split("```")[0]
-    assert "coins:Coin" in world
-    assert "class Coin" in code
-    (tmp_path / "coins.yaml").write_text(world)
-    (tmp_path / "coins.py").write_text(code)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    package.load()
-    is_stand_in = sys.modules["gym_gridverse"].__doc__ == "A stand-in."
-    # The package registers a module's functions once, when it is first imported.
-    of_package = {name: sys.modules.pop(name, None) for name in ("coins", "luck") if is_stand_in}
-    yield tmp_path
-    for name, module in of_package.items():
-        sys.modules.pop(name, None)
-        if module is not None:
-            sys.modules[name] = module
-    foreign._facts.cache_clear()
-    foreign._try.cache_clear()
-
-
-def test_the_example_of_the_documentation_goes_to_the_package_as_it_is(coins: Path) -> None:
-    spec = envs.spec(COINS, backend="gym-gridverse", success="return>0")
-    assert (spec.description, spec.source) == ("Take both coins of a small room", "coins.yaml")
-    assert (spec.time_limit, spec.success) == (60, "undiscounted return > 0")
-    assert (spec.observation_space.shape, spec.action_space.n) == ((3, 3, 3), 3)  # type: ignore[attr-defined]
-    assert envs.spec(COINS, backend="gym-gridverse", time_limit=9).time_limit == 9
-    envs.try_task(COINS, backend="gym-gridverse", success="return>0")
-    coin = int(spec.observation_space.nvec[0, 0, 0]) - 1  # type: ignore[attr-defined]
-    assert coin >= 11, "the package's own types come first"
-    env = envs.make_vector(COINS, 8, seed=1, backend="gym-gridverse", success="return>0")
-    observation, _ = env.reset()
-    forward, turn_right = 0, 2
-    # Look ahead, walk to the wall and along it, all the way round: both coins are taken, each for 1.
-    rewards, ends = np.zeros(8), np.zeros(8, np.bool_)
-    seen = (observation[..., 0] == coin).any(axis=(1, 2))
-    for action in (forward, turn_right, *(forward, turn_right, forward) * 4):
-        observation, reward, terminated, truncated, infos = env.step(np.full(8, action))
-        seen |= (observation[..., 0] == coin).any(axis=(1, 2))
-        rewards += np.where(ends, 0, reward)
-        assert not truncated.any()
-        ending = terminated & ~ends
-        np.testing.assert_array_equal(infos["is_success"][ending], rewards[ending] > 0)
-        ends |= terminated
-    assert seen.all()
-    assert ends.all()
-    assert (rewards > 1).all()
-
-
-def test_the_command_of_the_documentation_trains(coins: Path) -> None:
-    """The native engine refuses the file, so nothing may ask it on the way."""
-    (command,) = re.findall(r"^    python run.py (--env gridverse:coins.yaml .*)$", DOCS, re.MULTILINE)
-    short = "--total-env-steps 200 --warmup-env-steps 100 --actor.num_envs 2 --replay.capacity 8000"
-    short += " --learner.batch_size 2 --evaluation.episodes 2 --wandb disabled --device cpu --run-dir run"
-    assert cli.main(shlex.split(f"{command} {short}")) == 0
-    assert (coins / "run" / "result.json").exists()
-
-
-def test_one_walk_by_hand(coins: Path) -> None:
-    """Forward, left, forward: in the corner up and to the left. A coin lies there or not."""
-    env = envs.make_vector(COINS, 1, backend="gym-gridverse", observation="grid")
-    first = {True: 0, False: 0}
-    for seed in range(12):
-        observation, _ = env.reset(seed=seed)
-        lies = bool(observation[0, 1, 0, 0] >= 11)
-        assert observation[0, 2].tolist() == [[2, 0, 0]] * 3  # the agent's own row is floor
-        rewards = [float(env.step(np.array([action]))[1][0]) for action in (0, 1, 0)]
-        np.testing.assert_allclose(rewards, [-0.05, -0.05, 0.95 if lies else -0.05])
-        first[lies] += 1
-    assert min(first.values()) > 0
-
-
-def test_both_forms_of_observation_say_the_same(coins: Path) -> None:
-    grid, vector = (
-        envs.make_vector(COINS, 3, seed=2, backend="gym-gridverse", observation=form)
-        for form in ("grid", "vector")
-    )
-    assert vector.single_observation_space.shape == (9,)
-    rng = np.random.default_rng(0)
-    seen, listed = grid.reset()[0], vector.reset()[0]
-    for _ in range(40):
-        np.testing.assert_array_equal((seen[..., 0] + seen[..., 2]).reshape(3, -1), listed)
-        action = rng.integers(3, size=3)
-        row, other = grid.step(action), vector.step(action)
-        np.testing.assert_array_equal(row[1], other[1])
-        seen, listed = row[0], other[0]
-        assert listed in vector.observation_space
-
-
-LUCK = """
-from gym_gridverse.envs.reward_functions import reward_function_registry
-from gym_gridverse.rng import get_gv_rng_if_none
-
-
-@reward_function_registry.register
-def luck(state, action, next_state, *, rng=None):
-    return float(get_gv_rng_if_none(rng).random())
-"""
-
-
-def test_a_seed_reaches_rewards_that_are_drawn(coins: Path) -> None:
-    """The package calls them without a generator; they take that of its library."""
-    (coins / "luck.py").write_text(LUCK)
-    text = (coins / "coins.yaml").read_text()
-    (coins / "coins.yaml").write_text(text.replace('name: "coins:coin_taken"', 'name: "luck:luck"'))
-
-    def rewards(seed: int) -> list[float]:
-        env = envs.make_vector(COINS, 2, seed, backend="gym-gridverse")
-        env.reset()
-        return [float(reward) for _ in range(5) for reward in env.step(np.zeros(2, np.int64))[1]]
-
-    assert rewards(1) == rewards(1) != rewards(2)
-    assert len(set(rewards(1))) == 10
-
-
-def test_what_cannot_be_saved_is_not(coins: Path) -> None:
-    env: Any = envs.make_vector(COINS, 2, seed=1, backend="gym-gridverse")
-    env.reset()
-    assert env.get_state() is None
-
-
-def test_the_native_engine_names_the_flag(coins: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"coins:Coin is your own: --task\.backend gym-gridverse gives"
-    ) as error:
-        envs.spec(COINS)
-    assert "\n" not in str(error.value)
-
-
-def test_what_the_package_makes_nothing_of_is_one_line(coins: Path) -> None:
-    text = (coins / "coins.yaml").read_text()
-    for changed, problem in (
-        (
-            text.replace("coins:Coin", "no_coins:Coin"),
-            "coins.yaml: gym_gridverse cannot make it: ModuleNot",
-        ),
-        (
-            text.replace("time_limit: 60", "time_limit: 0"),
-            "task.time_limit is 0; it must be an integer",
-        ),
-        (text.replace("time_limit", "time_limt"), "unknown key 'time_limt'; did you mean time_limit"),
-    ):
-        (coins / "coins.yaml").write_text(changed)
-        with pytest.raises(ValueError, match=problem) as error:
-            envs.spec(COINS, backend="gym-gridverse")
-        assert "\n" not in str(error.value)
 
 
 def test_a_file_that_the_engine_can_run_is_the_same_task_by_both(installed: None, tmp_path: Path) -> None:

@@ -82,20 +82,6 @@ def test_a_file(tmp_path, prefix):
         envs.identify(id)
 
 
-def test_functions_that_a_gridverse_file_names_are_parts_where_the_package_calls_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    module = tmp_path / "named_in_a_world.py"
-    module.write_text("def f(): return 1\n")
-    (tmp_path / "w.yaml").write_text("reward_functions: [{name: named_in_a_world:f}]")
-    for backend, counts in (("gym-gridverse", True), ("native", False)):
-        module.write_text("def f(): return 1\n")
-        first = envs.identify("gridverse:w.yaml", backend=backend)
-        module.write_text("def f(): return 2\n")
-        assert (envs.identify("gridverse:w.yaml", backend=backend).digest != first.digest) == counts
-        assert ("module named_in_a_world" in first.made_of) == counts
-
-
 def test_tasks_of_this_suite(monkeypatch):
     ids = [*envs.ids(), "t-maze-passive-1234", "heavenhell-7"]
     found = {id: envs.identify(id) for id in ids}
