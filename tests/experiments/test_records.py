@@ -181,7 +181,7 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
     assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
-    monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints")})
+    monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints", "abc")})
     for defaults in (True, False):
         assert counts(lambda settings, _: settings["learner"].update(hint=0.5), defaults)
         assert not counts(lambda settings, _: settings["learner"].update(hint=0.25), defaults)
@@ -530,7 +530,7 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
     assert shelf.problems == [
         f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings "
         "(total_env_steps is 9000, now 8000, warmup_env_steps is 1800, now 1600, "
-        "learner.n_step is 4, now 10), so the run is not counted"
+        "learner.n_step is 4, now 10, and 1 more), so the run is not counted"
     ]
     shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None
