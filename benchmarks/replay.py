@@ -73,11 +73,8 @@ class WholeSequenceReplay:
 
     def __init__(self, num_items: int) -> None:
         self.num_items, self.added, self.max_priority = num_items, 0, 1.0
-        lengths = {
-            "rows": LAYOUT.burn_in_length + LAYOUT.max_learn_rows,
-            "trace": WINDOW,
-            "stored": LAYOUT.max_learn_rows,
-        }
+        learn = LAYOUT.max_learn_rows
+        lengths = {"rows": LAYOUT.burn_in_length + learn, "trace": WINDOW, "stored": learn}
         self.items = {
             name: np.zeros((num_items, lengths[field.block], *field.shape), field.dtype)
             for name, field in FIELDS.items()
@@ -181,18 +178,10 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     rows, rival_rows = Rows(seed=3), Rows(seed=3)
     replay.end_episodes()
     rival.episodes = [[] for _ in range(NUM_STREAMS)]
-
-    def tick() -> None:
-        replay.append(rows())
-
-    def rival_tick() -> None:
-        rival.append(rival_rows())
-
     actions = {
-        "replay cycle": cycle,
-        "rival cycle": rival_cycle,
-        "replay tick": tick,
-        "rival tick": rival_tick,
+        **{"replay cycle": cycle, "rival cycle": rival_cycle},
+        "replay tick": lambda: replay.append(rows()),
+        "rival tick": lambda: rival.append(rival_rows()),
     }
     rates = {name: median(taken) for name, taken in in_turns(actions, seconds, CHUNKS).items()}
     num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
