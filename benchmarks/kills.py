@@ -129,14 +129,13 @@ class Endured:
 
     def _let_pass(self, choice: random.Random) -> None:
         """Some time, mostly after there is something new of its runs."""
-
-        def written() -> int:
-            return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
-
-        before = written()
+        before = self._written()
         if choice.random() < 0.75:
-            wait(lambda: written() != before or not self._is_working)
+            wait(lambda: self._written() != before or not self._is_working)
         time.sleep(choice.uniform(0, 2))
+
+    def _written(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
 
     def hit(self, number: signal.Signals, choice: random.Random) -> bool:
         """Send a signal to the command or to a child of it, and wait for its effect; False: there is none."""

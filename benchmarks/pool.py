@@ -3,20 +3,11 @@
     python -m benchmarks.pool [--seconds S] [--env ID ...] [--ray] [--json FILE] [--SETTING VALUE ...]
     python -m benchmarks.pool --bytes --env ID [--agent NAME] [--SETTING VALUE ...]
 
-The first command measures, of each task, all in turns and on the CPU:
-
-- `acting`: env steps a second that are acted and stored, no update made, inline and with workers, and by as
-  many processes that share nothing but the machine, each with its part of the copies: no pool does better;
-- `run`: env steps a second of a run with workers, default settings, against a run inline, and against the
-  lower of its two limits: acting alone, and learning alone, which is updates a second times the env steps
-  for each. Where workers and learner together need more cores than there are, no run reaches that:
-  `cores_limit` is then what both allow that share the cores without loss;
-- with `--ray`, acting and a run with workers in the Ray of `RAY_ADDRESS` against the same with processes,
-  after the other figures are there, as Ray's own processes take some of the cores.
-
-Tasks are two that compute 2 and 10 ms a step, MiniGrid's memory (where it is installed) and native ones. The
-second command measures nothing: it counts the bytes that a worker hands over for each env step and gets at
-each publishing, from the forms of a row and of the parameters.
+The first command measures env steps a second of each task, in turns and on the CPU: acted and stored without
+an update, inline, with workers, and by as many processes that share nothing but the machine; then a run with
+workers against a run inline and against the lower of its limits, acting alone and learning alone. Where both
+need more cores than there are, `cores_limit` is what they allow. With `--ray` the same follows in the Ray of
+`RAY_ADDRESS`. The second command counts the bytes that a worker hands over and gets.
 """
 
 from __future__ import annotations
