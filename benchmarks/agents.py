@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.agent import Turns, flop_per_update, matrix_product, trainer_of
 from benchmarks.timing import in_turns, median, median_ratio
 from dtqn.settings import layers
+from dtqn.text import columns
 from dtqn.training import machine
 
 CHUNKS = 5
@@ -72,14 +73,6 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text, the least share of the matrix rate first."""
-    lines = [
-        f"{'agent':<16}{'updates/s':>12}{'MFLOP/update':>14}{'share':>8}{'operators':>11}{'rows':>8}"
-        f"{'parameters':>12}"
-    ]
-    for agent, figures in sorted(result.items(), key=lambda item: item[1]["share_of_matmul_rate"]):
-        lines.append(
-            f"{agent:<16}{figures['updates_per_second']:>12.1f}{figures['flop_per_update'] / 1e6:>14.1f}"
-            f"{figures['share_of_matmul_rate']:>8.1%}{figures['operators_per_update']:>11,.0f}"
-            f"{figures['learn_rows_per_update']:>8.0f}{figures['parameters']:>12,}"
-        )
-    return "\n".join(lines)
+    by_share = sorted(result.items(), key=lambda item: item[1]["share_of_matmul_rate"])
+    rows = [[agent, *(f"{value:,.4g}" for value in figures.values())] for agent, figures in by_share]
+    return "\n".join(columns([["agent", *by_share[0][1]], *rows]))

@@ -48,13 +48,9 @@ class Side:
     def __init__(self, checkout: Path, flags: Mapping[str, str]) -> None:
         self._name = checkout.name
         environment = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+        words, pipe = [sys.executable, "-P", __file__, "--serve", json.dumps(flags)], subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, "--serve", json.dumps(flags)],
-            cwd=checkout,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            words, cwd=checkout, env=environment, stdin=pipe, stdout=pipe, text=True
         )
         while (line := self._answer()) != "ready":
             print(f"{self._name}: {line}")

@@ -34,20 +34,21 @@ LEAST_CHANGED, MOST_BY_OTHERS, LEAST_SHARE, LEAST_OTHER_WAY = 0.95, 0.05, 3.0, 0
 
 def bars(found: dict[str, Any]) -> dict[str, bool]:
     """Signs of an agent that uses the cue, by the values of its debug.json."""
-    cue = found.get("cue", {})
-
-    def value(of: dict[str, Any], name: str, missing: float) -> float:
-        figure = of.get(name)
-        return missing if figure is None else float(figure["value"])
-
+    figures = {
+        name: one["value"]
+        for name, one in [*found.get("cue", {}).items(), *found["dependence"].items()]
+        if one
+    }
+    changed = figures.get("changes_the_last_decision", 0.0)
+    by_others = figures.get("other_rows_change_the_last_decision", 1.0)
+    share = figures.get("cue_times_its_share", 0.0)
+    other_way = 1 - figures.get("score_when_the_other_is_shown", 1.0)
     return {
-        "the other cue changes the last decision": value(cue, "changes_the_last_decision", 0.0)
-        >= LEAST_CHANGED,
-        "as many other rows do not": value(cue, "other_rows_change_the_last_decision", 1.0) <= MOST_BY_OTHERS,
-        "the cue's rows hold more than their share": value(found["dependence"], "cue_times_its_share", 0.0)
-        >= LEAST_SHARE,
-        "it goes one way, and shown the other cue the other": found["score"]["value"] >= LEAST_OTHER_WAY
-        and 1 - value(cue, "score_when_the_other_is_shown", 1.0) >= LEAST_OTHER_WAY,
+        "the other cue changes the last decision": changed >= LEAST_CHANGED,
+        "as many other rows do not": by_others <= MOST_BY_OTHERS,
+        "the cue's rows hold more than their share": share >= LEAST_SHARE,
+        "it goes one way, and shown the other cue the other": min(found["score"]["value"], other_way)
+        >= LEAST_OTHER_WAY,
         "it uses its memory": found["uses_memory"]["answer"] == "yes",
     }
 
@@ -83,19 +84,9 @@ def untrained(like: Path, folder: Path) -> Path:
 
 
 def line(found: dict[str, Any]) -> str:
-    cue, of = found.get("cue", {}), found["dependence"]
-
-    def value(figure: dict[str, float] | None) -> str:
-        return "-" if figure is None else f"{figure['value']:.3g}"
-
-    return (
-        f"{found['run']}: score {found['score']['value']:.3g}; "
-        f"other cue {value(cue.get('changes_the_last_decision'))}, "
-        f"other rows {value(cue.get('other_rows_change_the_last_decision'))}, cue's share x "
-        f"{value(of.get('cue_times_its_share'))}, shown the other cue "
-        f"{value(cue.get('score_when_the_other_is_shown'))}; {found['seconds']} s; "
-        f"fails: {', '.join(name for name, holds in found['bars'].items() if not holds) or 'none'}"
-    )
+    """What a run lacks of an agent that uses the cue; the file has its figures."""
+    fails = ", ".join(name for name, holds in found["bars"].items() if not holds) or "none"
+    return f"{found['run']}: score {found['score']['value']:.3g}; {found['seconds']} s; fails: {fails}"
 
 
 def main() -> None:

@@ -51,14 +51,11 @@ def measure(seconds: float = 0.5) -> dict[str, Any]:
         rivals = {"ratio_to_single": rates[1]}
         if has_package and id.startswith(("gridverse-", "GV-")):
             rivals["ratio_to_package"] = measure_task(id, 1, seconds, backend="gym-gridverse")
-        result[id] = {
-            str(n): rate
-            | {
-                name: rate["env_steps_per_cpu_second"] / rival["env_steps_per_cpu_second"]
-                for name, rival in rivals.items()
-            }
-            for n, rate in rates.items()
-        }
+        for rate in rates.values():
+            mine = rate["env_steps_per_cpu_second"]
+            ratios = {name: mine / rival["env_steps_per_cpu_second"] for name, rival in rivals.items()}
+            rate.update(ratios)
+        result[id] = {str(n): rate for n, rate in rates.items()}
     return result
 
 

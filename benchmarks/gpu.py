@@ -42,12 +42,8 @@ SIDES = {
     "graphs": {"device": "cuda", "cuda_graphs": "true"},
 }
 PAPER_SIZE = {
-    "network.num_layers": "12",
-    "network.width": "256",
-    "network.num_heads": "8",
-    "network.mlp_width": "1024",
-    "network.head_width": "256",
-    "network.memory_length": "512",
+    **{"network.num_layers": "12", "network.width": "256", "network.num_heads": "8"},
+    **{"network.mlp_width": "1024", "network.head_width": "256", "network.memory_length": "512"},
 }
 """GTrXL's 12 layers and a memory of 512 rows, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
@@ -127,16 +123,12 @@ def measure(names: Sequence[str], seconds: float) -> dict[str, Any]:
         raise ConfigError("device is cuda, but torch finds none; this benchmark needs a GPU")
     machine.prepare()
     torch.manual_seed(0)
-    result: dict[str, Any] = {
-        "machine": machine.name("cuda"),
-        "torch": torch.__version__,
-        "networks": {},
-    }
+    networks = {}
     for name in names:
         print(name, flush=True)
-        result["networks"][name] = measure_network(NETWORKS[name], seconds, SIDES)
+        networks[name] = measure_network(NETWORKS[name], seconds, SIDES)
         torch.cuda.empty_cache()
-    return result
+    return {"machine": machine.name("cuda"), "torch": torch.__version__, "networks": networks}
 
 
 def table(result: dict[str, Any]) -> str:

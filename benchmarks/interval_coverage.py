@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -44,14 +45,9 @@ def truths(draw: Draw, rng: np.random.Generator) -> dict[str, float]:
     mine, other, theirs = (each(rng, 200_000) for each in (draw, OTHER_TASK, BASELINE))
     ordered, cut = np.sort(np.minimum(theirs, BAR)), np.minimum(mine, BAR)
     wins = sum(np.searchsorted(ordered, cut, side).mean() for side in ("left", "right")) / 2 / len(ordered)
-    found = [
-        (mine >= BAR).mean(),
-        intervals.interquartile_mean(mine),
-        intervals.interquartile_mean(mine, other),
-        wins,
-        ((mine > LEVEL).mean() + (other > LEVEL).mean()) / 2,
-    ]
-    return dict(zip(FIGURES, map(float, found), strict=True))
+    iqm, pooled = intervals.interquartile_mean(mine), intervals.interquartile_mean(mine, other)
+    above = ((mine > LEVEL).mean() + (other > LEVEL).mean()) / 2
+    return dict(zip(FIGURES, map(float, ((mine >= BAR).mean(), iqm, pooled, wins, above)), strict=True))
 
 
 def intervals_of(draw: Draw, runs: int, rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
@@ -77,18 +73,12 @@ def coverage(draw: Draw, runs: int, rng: np.random.Generator, comparisons: int) 
 
 def measure() -> dict[str, Any]:
     """A row for each number of runs and population."""
-    rng = np.random.default_rng(0)
-    rows = [
-        {"runs": runs, "scores": name, **coverage(draw, runs, rng, COMPARISONS)}
-        for runs in RUNS
-        for name, draw in POPULATIONS.items()
-    ]
+    rng, rows = np.random.default_rng(0), []
+    for runs, (name, draw) in itertools.product(RUNS, POPULATIONS.items()):
+        rows.append({"runs": runs, "scores": name, **coverage(draw, runs, rng, COMPARISONS)})
     return {"comparisons": COMPARISONS, "rows": rows}
 
 
 def table(result: dict[str, Any]) -> str:
-    rows = result["rows"]
-    texts = [
-        [f"{value:.1%}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows
-    ]
-    return "\n".join(columns([list(rows[0]), *texts]))
+    rows = [[row["runs"], row["scores"], *(f"{row[name]:.1%}" for name in FIGURES)] for row in result["rows"]]
+    return "\n".join(columns([["runs", "scores", *FIGURES], *([str(cell) for cell in row] for row in rows)]))

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -129,14 +129,13 @@ class Endured:
 
     def _let_pass(self, choice: random.Random) -> None:
         """Some time, mostly after there is something new of its runs."""
-
-        def written() -> int:
-            return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
-
-        before = written()
+        before = self._written()
         if choice.random() < 0.75:
-            wait(lambda: written() != before or not self._is_working)
+            wait(lambda: self._written() != before or not self._is_working)
         time.sleep(choice.uniform(0, 2))
+
+    def _written(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.glob("runs/*/*/*/metrics.jsonl"))
 
     def hit(self, number: signal.Signals, choice: random.Random) -> bool:
         """Send a signal to the command or to a child of it, and wait for its effect; False: there is none."""
@@ -180,21 +179,23 @@ class Endured:
             self.figures["different"] += ours != theirs and not self.case.is_replaced
 
 
+def _timeless(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in CLOCK_KEYS}
+
+
 def found_in(folder: Path) -> dict[str, Found]:
     """What a command has made, by the names of files, without what the clock decides."""
     found: dict[str, Found] = {}
     for file in folder.glob("runs/*/*/*/metrics.jsonl"):
-        rows = [{key: row[key] for key in row.keys() - set(CLOCK_KEYS)} for row in read_rows(file)]
-        saved = file.parent / "checkpoint"
+        rows, saved = [_timeless(row) for row in read_rows(file)], file.parent / "checkpoint"
         arrays = [path.read_bytes() for path in sorted(checkpoint.current(saved).glob("*.safetensors"))]
         figures, best = checkpoint.load_weights(saved, "best")
-        figures = {key: figures[key] for key in figures.keys() - set(CLOCK_KEYS)}
         weights = {key: weight.numpy().tobytes() for key, weight in best.items()}
-        ticks = [int(row["env_steps"] or 0) // EVERY for row in rows]
-        found[str(file.relative_to(folder))] = (
-            [*ticks, (file.parent / "result.json").exists()],
-            [rows, arrays, figures, weights],
-        )
+        once = [
+            *(int(row["env_steps"] or 0) // EVERY for row in rows),
+            (file.parent / "result.json").exists(),
+        ]
+        found[str(file.relative_to(folder))] = once, [rows, arrays, _timeless(figures), weights]
     for file in folder.glob("out/*[de]*.[jc]s*"):
         lines = [line for line in file.read_text().splitlines() if not re.search(_CLOCKS, line)]
         found[file.name] = lines, []
@@ -225,29 +226,28 @@ def endured(names: Sequence[str], hits: int, folder: Path) -> dict[str, Counter[
     return figures
 
 
+def _read(file: Path) -> str:
+    """A file of a process; empty once it has ended."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def children(pid: int) -> list[int]:
     """Processes that a process has started."""
-    found: list[str] = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(OSError):
-            found += (task / "children").read_text().split()
-    return [int(child) for child in found]
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in _read(file).split()]
 
 
 def actors(pid: int) -> list[int]:
     """Ray's actors among the processes that descend from one."""
     found = [actor for child in children(pid) for actor in actors(child)]
-    with contextlib.suppress(OSError):
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::_Remote"):
-            found.append(pid)
-    return found
+    return [*found, pid] if _read(Path(f"/proc/{pid}/cmdline")).startswith("ray::_Remote") else found
 
 
 def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2][1:2] not in ("", "Z")
 
 
 def send(pid: int, number: signal.Signals) -> None:

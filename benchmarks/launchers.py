@@ -19,24 +19,15 @@ from benchmarks.options import parser_of, write
 from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.experiments.launchers import Asked, opened
 from dtqn.settings import presets
-from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
 
 SEEDS = (1, 2)
 
 
-def settings(env_steps: int) -> dict[str, str]:
-    flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
-    return flags | {"total_env_steps": str(env_steps)}
-
-
-def _config(flags: dict[str, str], seed: int) -> Config:
-    return presets.resolve(None, {**flags, "seed": str(seed)}, {}).settled(free_cores=1)
-
-
 def seconds_of(asked: Asked, flags: dict[str, str], folder: Path) -> float:
     """From opening the launcher to the end of the last training."""
-    configs = [_config(flags, seed) for seed in SEEDS]
+    each = [presets.resolve(None, {**flags, "seed": str(seed)}, {}) for seed in SEEDS]
+    configs = [config.settled(free_cores=1) for config in each]
     directories = [RunDir.of_config(config, folder) for config in configs]
     began = time.monotonic()
     with opened(asked, folder) as launcher, RunQueue(len(SEEDS), launcher=launcher) as pool:
@@ -60,7 +51,8 @@ def weights(folder: Path) -> dict[str, bytes]:
 def measure(env_steps: int = 20_000) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
-    flags = settings(env_steps)
+    flags = {"env": "gridverse-memory-7x7", "agent": "gtrxl", "wandb": "disabled", "threads": "1"}
+    flags["total_env_steps"] = str(env_steps)
     began = time.monotonic()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for name in "ab":

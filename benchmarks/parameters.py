@@ -89,9 +89,8 @@ def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     lines = [f"{DTQN_TASK:<24}{'paper':>12}{'its code':>12}{'here':>12}"]
     for agent, row in result["dtqn_table_3"].items():
-        lines.append(
-            f"{agent:<24}{row['paper']:>12,}{row['public_code']['trainable']:>12,}{row['here']:>12,}"
-        )
+        code = row["public_code"]["trainable"]
+        lines.append(f"{agent:<24}{row['paper']:>12,}{code:>12,}{row['here']:>12,}")
     lines.append(f"{f'GTrXL {GTRXL_LAYERS} x {GTRXL_WIDTH}, adds':<24}{'paper, M':>12}{'here':>12}")
     for gate, row in result["gtrxl_table_2"].items():
         lines.append(f"{gate:<24}{row['paper_added_millions']:>12.1f}{row['added']:>12,}")

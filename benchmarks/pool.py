@@ -3,24 +3,16 @@
     python -m benchmarks.pool [--seconds S] [--env ID ...] [--ray] [--json FILE] [--SETTING VALUE ...]
     python -m benchmarks.pool --bytes --env ID [--agent NAME] [--SETTING VALUE ...]
 
-The first command measures, of each task, all in turns and on the CPU:
-
-- `acting`: env steps a second that are acted and stored, no update made, inline and with workers, and by as
-  many processes that share nothing but the machine, each with its part of the copies: no pool does better;
-- `run`: env steps a second of a run with workers, default settings, against a run inline, and against the
-  lower of its two limits: acting alone, and learning alone, which is updates a second times the env steps
-  for each. Where workers and learner together need more cores than there are, no run reaches that:
-  `cores_limit` is then what both allow that share the cores without loss;
-- with `--ray`, acting and a run with workers in the Ray of `RAY_ADDRESS` against the same with processes,
-  after the other figures are there, as Ray's own processes take some of the cores.
-
-Tasks are two that compute 2 and 10 ms a step, MiniGrid's memory (where it is installed) and native ones. The
-second command measures nothing: it counts the bytes that a worker hands over for each env step and gets at
-each publishing, from the forms of a row and of the parameters.
+The first command measures env steps a second of each task, in turns and on the CPU: acted and stored without
+an update, inline, with workers, and by as many processes that share nothing but the machine; then a run with
+workers against a run inline and against the lower of its limits, acting alone and learning alone. Where both
+need more cores than there are, `cores_limit` is what they allow. With `--ray` the same follows in the Ray of
+`RAY_ADDRESS`. The second command counts the bytes that a worker hands over and gets.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib.util
 import multiprocessing
@@ -49,6 +41,13 @@ CHUNKS = 5
 BUSY, BUSIER = "benchmarks.pool:Busy", "benchmarks.pool:Busier"
 MINIGRID = "MiniGrid-MemoryS17Random-v0"
 NATIVE = ("gridverse-memory-7x7", "t-maze-passive-10")
+
+
+_RATIOS = {
+    **{"acting": "acting_workers_over_inline", "apart": "acting_apart_over_inline"},
+    **{"limit": "run_over_lower_limit", "whole": "run_over_run_inline"},
+}
+"""Columns of the table; processes apart share nothing, and the limit is acting or learning alone."""
 
 
 class Busy(gymnasium.Env[Any, Any]):
@@ -89,15 +88,8 @@ def tasks() -> list[str]:
 def config_of(env: str, pool: str, flags: Mapping[str, str] = {}) -> Config:
     """Default settings, learning from the first sequence on, and neither evaluations nor metrics."""
     never = dict.fromkeys(("total_env_steps", "metrics_every", "evaluation.period"), str(10**9))
-    fixed = {
-        "env": env,
-        "actor.pool": pool,
-        "warmup_env_steps": "0",
-        "device": "cpu",
-        "evaluator": "inline",
-        "threads": "1",
-    }
-    return resolve(None, never | fixed | flags, {})
+    here = {"warmup_env_steps": "0", "device": "cpu", "evaluator": "inline", "threads": "1"}
+    return resolve(None, never | here | {"env": env, "actor.pool": pool} | flags, {})
 
 
 def rate(trainer: Trainer, act: Callable[[], Any], seconds: float) -> float:
@@ -176,28 +168,24 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         apart = Apart(inline.config.actor, env, flags)
         stack.callback(apart.close)
         per_update = process.config.env_steps_per_update
-        samples: dict[str, list[float]] = {}
-
-        def sample(name: str, per_second: float) -> None:
-            samples.setdefault(name, []).append(per_second)
-
+        samples: dict[str, list[float]] = collections.defaultdict(list)
         chunk = seconds / CHUNKS
         waiting: dict[str, float] = {}
         for _ in range(CHUNKS):
-            sample("inline", rate(inline, inline._act, chunk))
-            sample("workers", rate(process, process._act, chunk))
-            sample("apart", apart.rate(chunk))
-            sample("learning", per_update * updates_rate(process, chunk))
-            sample("run_inline", rate(inline, inline.advance, chunk))
-            sample("run", rate(process, process.advance, chunk))
+            samples["inline"].append(rate(inline, inline._act, chunk))
+            samples["workers"].append(rate(process, process._act, chunk))
+            samples["apart"].append(apart.rate(chunk))
+            samples["learning"].append(per_update * updates_rate(process, chunk))
+            samples["run_inline"].append(rate(inline, inline.advance, chunk))
+            samples["run"].append(rate(process, process.advance, chunk))
             waiting = process.actor.metrics()
         if ray:
             other = started("ray")
             for _ in range(CHUNKS):
-                sample("workers_beside_ray", rate(process, process._act, chunk))
-                sample("ray", rate(other, other._act, chunk))
-                sample("run_beside_ray", rate(process, process.advance, chunk))
-                sample("run_ray", rate(other, other.advance, chunk))
+                samples["workers_beside_ray"].append(rate(process, process._act, chunk))
+                samples["ray"].append(rate(other, other._act, chunk))
+                samples["run_beside_ray"].append(rate(process, process.advance, chunk))
+                samples["run_ray"].append(rate(other, other.advance, chunk))
     found: dict[str, Any] = {
         f"{name}_env_steps_per_second": statistics.median(x) for name, x in samples.items()
     }
@@ -225,10 +213,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
 
 
 def measure(
-    seconds: float = 10.0,
-    of_tasks: list[str] | None = None,
-    ray: bool = False,
-    flags: Mapping[str, str] = {},
+    seconds: float = 10.0, of_tasks: list[str] | None = None, ray: bool = False, flags: Mapping[str, str] = {}
 ) -> dict[str, Any]:
     machine.prepare()
     return {
@@ -242,21 +227,11 @@ def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     columns = ("inline", "workers", "learning", "run")
     head = f"{'env steps/s':<30}" + "".join(f"{name:>12}" for name in columns)
-    lines = [head + "".join(f"{name:>10}" for name in ("acting", "apart", "limit", "whole"))]
+    lines = [head + "".join(f"{name:>10}" for name in _RATIOS)]
     for env, figures in result["tasks"].items():
         rates = "".join(f"{figures[f'{name}_env_steps_per_second']:>12,.0f}" for name in columns)
-        names = (
-            "acting_workers_over_inline",
-            "acting_apart_over_inline",
-            "run_over_lower_limit",
-            "run_over_run_inline",
-        )
-        lines.append(f"{env:<30}{rates}{''.join(f'{figures[name]:>10.2f}' for name in names)}")
-    lines.append(
-        "acting: workers over inline; apart: processes that share nothing over inline; limit: run over the"
-    )
-    lines.append("lower of acting with workers and learning; whole: run over a run inline")
-    return "\n".join(lines)
+        lines.append(f"{env:<30}{rates}{''.join(f'{figures[name]:>10.2f}' for name in _RATIOS.values())}")
+    return "\n".join([*lines, *(f"{name}: {figure.replace('_', ' ')}" for name, figure in _RATIOS.items())])
 
 
 def traffic(config: Config) -> dict[str, int]:

@@ -8,9 +8,8 @@ n_step 3. The rings have gone round before anything is measured. A cycle is `sam
 `update_priorities` of that batch; a tick is one row of each stream.
 
 The rival is how replay is often written: a sequence is one item of fixed length with its whole memory inside,
-and priorities are in a binary sum tree, vectorised over the batch so that it is a fair one. It gathers whole
-items without cropping them, and keeps no ids. Both see the same rows, and take turns, chunk by chunk; figures
-are medians over chunks.
+and priorities are in a binary sum tree, vectorised over the batch. It gathers whole items, and keeps no ids.
+Both see the same rows, and take turns, chunk by chunk; figures are medians over chunks.
 """
 
 from __future__ import annotations
@@ -73,11 +72,8 @@ class WholeSequenceReplay:
 
     def __init__(self, num_items: int) -> None:
         self.num_items, self.added, self.max_priority = num_items, 0, 1.0
-        lengths = {
-            "rows": LAYOUT.burn_in_length + LAYOUT.max_learn_rows,
-            "trace": WINDOW,
-            "stored": LAYOUT.max_learn_rows,
-        }
+        learn = LAYOUT.max_learn_rows
+        lengths = {"rows": LAYOUT.burn_in_length + learn, "trace": WINDOW, "stored": learn}
         self.items = {
             name: np.zeros((num_items, lengths[field.block], *field.shape), field.dtype)
             for name, field in FIELDS.items()
@@ -181,33 +177,22 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     rows, rival_rows = Rows(seed=3), Rows(seed=3)
     replay.end_episodes()
     rival.episodes = [[] for _ in range(NUM_STREAMS)]
-
-    def tick() -> None:
-        replay.append(rows())
-
-    def rival_tick() -> None:
-        rival.append(rival_rows())
-
     actions = {
-        "replay cycle": cycle,
-        "rival cycle": rival_cycle,
-        "replay tick": tick,
-        "rival tick": rival_tick,
+        **{"replay cycle": cycle, "rival cycle": rival_cycle},
+        "replay tick": lambda: replay.append(rows()),
+        "rival tick": lambda: rival.append(rival_rows()),
     }
     rates = {name: median(taken) for name, taken in in_turns(actions, seconds, CHUNKS).items()}
     num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
-    result: dict[str, Any] = {
-        name: {
-            "cycles_per_cpu_second": rates[f"{name} cycle"]["per_cpu_second"],
-            "cycles_per_second": rates[f"{name} cycle"]["per_second"],
-            "append_ticks_per_cpu_second": rates[f"{name} tick"]["per_cpu_second"],
-            "append_ticks_per_second": rates[f"{name} tick"]["per_second"],
-            "microseconds_per_append_tick": 1e6 / rates[f"{name} tick"]["per_cpu_second"],
-            "bytes": num_bytes[name],
-            "sequences": rival.num_items,
+    result: dict[str, Any] = {}
+    for name in ("replay", "rival"):
+        cycles, ticks = rates[f"{name} cycle"], rates[f"{name} tick"]
+        result[name] = {
+            **{f"cycles_{unit}": cycles[unit] for unit in ("per_cpu_second", "per_second")},
+            **{f"append_ticks_{unit}": ticks[unit] for unit in ("per_cpu_second", "per_second")},
+            "microseconds_per_append_tick": 1e6 / ticks["per_cpu_second"],
+            **{"bytes": num_bytes[name], "sequences": rival.num_items},
         }
-        for name in ("replay", "rival")
-    }
     result["ratio"] = {key: result["replay"][key] / result["rival"][key] for key in result["replay"]}
     return result
 

@@ -31,13 +31,8 @@ SEED = 1
 STACKS = (2, 4, 16)
 _AGENT = ["--agent", "gtrxl"]
 _MEMORYLESS = ["--agent", "dqn", "--network.dueling", "true"]
-_RIVALS = {
-    "none": _MEMORYLESS,
-    "none-with-previous": [
-        *_MEMORYLESS,
-        *("--network.use_prev_action", "true", "--network.use_prev_reward", "true"),
-    ],
-}
+_PREVIOUS = ["--network.use_prev_action", "true", "--network.use_prev_reward", "true"]
+_RIVALS = {"none": _MEMORYLESS, "none-with-previous": [*_MEMORYLESS, *_PREVIOUS]}
 
 
 class Case(NamedTuple):
