@@ -301,8 +301,8 @@ broken(
     "re.fullmatch('\\\\d+(-again)?', path.name)",
     "re.search('\\\\d+', path.name)",
 )
-broken = noticed_by("test_without_its_pointer_a_run_goes_on_from_the_newest_whole_checkpoint")
-broken("oldest-without-a-pointer", "current", "max(whole)", "min(whole)")
+broken = noticed_by("test_without_its_pointer_a_run_goes_on_from_its_only_checkpoint")
+broken("any-without-a-pointer", "_pointed", "len(names) == 1", "names")
 broken = noticed_by("test_metrics")
 broken(
     "rows-not-cut",
@@ -320,7 +320,7 @@ broken(
     "early-stop-by-the-mean", "Evaluations.reached", "row.get('eval/success_low')", "row.get('eval/success')"
 )
 broken = noticed_by("test_session::test_best_weights_are_those_of_the_best_evaluation")
-broken("best-is-the-last", "Evaluations.keep_best", "not as_good", "False")
+broken("best-is-the-last", "Evaluations.keep_best", "score(self.last) > score(self.best)", "True")
 broken = noticed_by("test_wiring::test_a_run_is_that_of_plain_loops")
 broken(
     "priorities-of-the-wrong-sequences",
