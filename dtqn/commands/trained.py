@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,22 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _stdout_of(json_alone: bool) -> contextlib.AbstractContextManager[object]:
-    """A block in which stdout stays empty for JSON: what a task prints there goes to stderr."""
-    return contextlib.redirect_stdout(sys.stderr) if json_alone else contextlib.nullcontext()
+@contextlib.contextmanager
+def _stdout_of(json_alone: bool) -> Iterator[None]:
+    """A block in which stdout stays empty for JSON: what a task, its C libraries or its children print
+    there goes to stderr."""
+    if not json_alone:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def debug(arguments: Sequence[str]) -> int:

@@ -63,8 +63,9 @@ class WandbTracker(Tracker):
 
         with self._in_time():
             artifact = wandb.Artifact(f"{kind}-{self._run.id}", type=_ARTIFACTS[kind])
-            for name, file in files.items():
-                artifact.add_file(str(file), name=name)
+            with _waiting_in(self._files / "artifacts"):
+                for name, file in files.items():
+                    artifact.add_file(str(file), name=name)
             self._run.log_artifact(artifact)
 
     def close(self, exit_code: int = 0) -> None:
@@ -80,6 +81,18 @@ class WandbTracker(Tracker):
             yield
         except TimeoutError:
             raise Gone(f"did not take everything; the rest is kept: wandb sync {self._files}") from None
+
+
+@contextlib.contextmanager
+def _waiting_in(folder: Path) -> Iterator[None]:
+    """Let files of an artifact wait beside the run until they are sent, not in the user's home."""
+    before = os.environ.get("WANDB_DATA_DIR")
+    os.environ["WANDB_DATA_DIR"] = before or str(folder.absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["WANDB_DATA_DIR"]
 
 
 def in_sweep() -> bool:

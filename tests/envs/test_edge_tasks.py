@@ -13,8 +13,6 @@ import pytest
 import envs
 from dtqn.cli import main
 from dtqn.program import WORKER
-from dtqn.settings.presets import resolve
-from dtqn.training import preflight
 
 _TASKS = '''
 import os
@@ -189,12 +187,3 @@ def test_a_pipe_is_one_line_and_does_not_keep_its_reader_waiting(own_folder, arg
     assert main(argv.split()) == 2
     said = capsys.readouterr().err
     assert (said.count("\n"), "is a pipe or a device; must be a file" in said) == (1, True), said
-
-
-def test_observations_too_large_for_stored_memory_are_told_of_before_the_run(tasks, capsys):
-    (tasks / "edge.py").write_text(
-        _TASKS.replace("self.t / 10, 0", "self.t / 10, 1e6").replace("Box(-1, 1", "Box(-1, 1e6")
-    )
-    for dtype, told in (("float16", True), ("float32", False)):
-        preflight.check(resolve(None, {"env": "edge:Steps", "agent": "gru", "replay.trace_dtype": dtype}, {}))
-        assert ("reached 1e+06 in a trial" in capsys.readouterr().err) == told

@@ -101,19 +101,19 @@ GB = 10**9
             "replay.capacity is 500000: the run would take 5 TB (replay 5 TB, networks 1 GB, the process "
             "itself 4 GB) and the machine has 10 GB; try 400",
         ),
-        # The others leave 7 of 10 GB, and four fifths of that are 280 copies' of the 8 GB.
+        # The others leave 6 of 10 GB, and four fifths of that are 240 copies' of the 8 GB.
         (
             {"evaluation.num_envs": "400", "evaluation.episodes": "500"},
             {"replay": GB, "networks": GB, "copies": GB, "an evaluation": 8 * GB},
             GB,
             "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
-            "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 280",
+            "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 240",
         ),
         (
             {"actor.num_envs": "600", "actor.optimism": "1"},
             {"replay": GB, "networks": GB, "copies": 15 * GB},
             GB,
-            r"actor.num_envs is 600: the run would take 18 GB .*; try 256",
+            r"actor.num_envs is 600: the run would take 18 GB .*; try 224",
         ),
         ({}, {"replay": GB, "networks": 5 * GB}, 5 * GB, "network.width is .*; try a smaller network"),
         ({}, {"replay": 7 * GB, "networks": GB}, 2 * GB + 1, "replay.capacity is .*"),
