@@ -38,7 +38,7 @@ LAST = 10
 
 
 class Part(BaseModel):
-    """What a suite's file may say in one place."""
+    """What the file of a suite or a sweep may say in one place."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False, strict=True

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from dtqn.experiments.sweep_space import Parameter, Part, read_part
+from dtqn.experiments.scores import Part
+from dtqn.experiments.sweep_space import Parameter, read_part
 from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.layers import read_yaml
 from dtqn.settings.values import nearest

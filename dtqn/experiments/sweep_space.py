@@ -6,18 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
+from dtqn.experiments.scores import Part
 from dtqn.settings.faults import first_fault
 from envs.errors import meant
 
 Spec = Mapping[str, Any]
-
-
-class Part(BaseModel):
-    """What a sweep file may say in one place."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 _P = TypeVar("_P", bound=Part)

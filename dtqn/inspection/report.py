@@ -24,8 +24,6 @@ from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable, pages_of
 from dtqn.training.trackers import Start, open_tracker
 
-MOST_PLAYERS = 8
-"""Runs with episodes on the page."""
 FILE = "report.html"
 
 
@@ -46,7 +44,7 @@ def report(
     _writable(file)
     pictures = Pictures()
     played: list[dict[str, Any]] = []
-    for run in _to_play(runs):
+    for run in runs:
         if warning := run.directory.task_warning(run.config):
             problems.append(warning)
         say(f"playing {asked.played} episodes of {run.label}")
@@ -58,7 +56,7 @@ def report(
         played.append({"label": run.label} | of_run)
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
-        write_whole(file, _page(runs, player, asked, [*_notes(asked, runs, played), *problems]))
+        write_whole(file, _page(runs, player, asked, [*_notes(asked, played), *problems]))
     if len(runs) == 1:
         send(runs[0], file, wandb, say)
     return file, problems
@@ -101,14 +99,6 @@ def _writable(file: Path) -> None:
     make_writable("--out", file.parent)
 
 
-def _to_play(runs: Sequence[Run]) -> list[Run]:
-    """All, or where they are many the first of each agent and task."""
-    if len(runs) <= MOST_PLAYERS:
-        return list(runs)
-    firsts = {run.name: run for run in reversed(runs)}
-    return list(reversed(firsts.values()))[:MOST_PLAYERS]
-
-
 def _title(runs: Sequence[Run]) -> str:
     return f"{_listed([run.name.agent for run in runs])} on {_listed([run.name.task for run in runs])}"
 
@@ -118,16 +108,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(each) if len(each) <= 4 else f"{', '.join(each[:3])} and {len(each) - 3} more"
 
 
-def _notes(asked: Asked, runs: Sequence[Run], played: Sequence[dict[str, Any]]) -> list[str]:
+def _notes(asked: Asked, played: Sequence[dict[str, Any]]) -> list[str]:
     """How the episodes and their maps were made."""
     notes = [
         f"{asked.played} greedy episodes were played ({asked.weights} weights, seed {asked.seed}); "
         f"{asked.shown} are shown: the first failures and the first successes, half of each where there are "
         "as many. A task without success shows its lowest and its highest returns.",
     ]
-    if len(runs) > MOST_PLAYERS:
-        kept = f"the first of each agent in each task, {MOST_PLAYERS} at most"
-        notes.append(f"The page plays {len(played)} of {len(runs)} runs: {kept}.")
     why = {run["label"]: run["no_pictures"] for run in played if run["no_pictures"]}
     return [*notes, *(f"{label} has no pictures of the world: {text}." for label, text in why.items())]
 

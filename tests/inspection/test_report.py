@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,16 +133,6 @@ def test_an_unfinished_run_without_weights_is_reported_without_episodes(
     page = tmp_path / "report.html"
     assert data(page, "player")["runs"] == []
     assert "<td>600 of 600</td>" in page.read_text(encoding="utf-8"), "it has not finished"
-
-
-def test_of_many_runs_the_first_of_each_agent_is_played() -> None:
-    def run(agent: str) -> Any:
-        return SimpleNamespace(name=("task", agent))
-
-    runs = [*(run("a") for _ in range(5)), *(run("b") for _ in range(5))]
-    assert report._to_play(runs[:8]) == runs[:8]
-    played = report._to_play(runs)
-    assert played[0] is runs[0] and played[1] is runs[5] and len(played) == 2
 
 
 def _tracked(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
