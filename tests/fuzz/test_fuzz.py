@@ -24,9 +24,7 @@ def test_every_kind_of_file_is_answered_or_refused_in_one_line(samples, seed):
     assert not {name: one for name, one in found.items() if one.verdict in outcome.FAULTS}
 
 
-@pytest.mark.parametrize(
-    "name", ["latest", "state.json", "best.safetensors", "metrics.jsonl"]
-)
+@pytest.mark.parametrize("name", ["latest", "state.json", "best.safetensors", "metrics.jsonl"])
 def test_what_a_damaged_run_answers_is_the_truth(samples, name):
     """An evaluation has the figures of the whole run; a resumed run goes on to its end."""
     came = Counter()
