@@ -38,6 +38,16 @@ def test_what_a_damaged_run_answers_is_the_truth(samples, name):
     assert came["refused"] and came["answered"], came
 
 
+def test_weights_in_another_order_are_refused(samples):
+    def shuffle(run):
+        file = run / "checkpoint/best.safetensors"
+        data = file.read_bytes()
+        floats = [data[at : at + 4] for at in range(len(data) - 2000, len(data), 4)]
+        file.write_bytes(data[:-2000] + b"".join(reversed(floats)))
+
+    assert samples.tried(shuffle, samples.words("BEST")).verdict == "refused"
+
+
 @pytest.mark.parametrize("folder", ["env is a function of Python's", ".config.yaml.tmp is a link"])
 def test_a_hostile_folder_runs_and_changes_nothing(samples, folder):
     for command in ("eval RUN --episodes 2", "RESUME"):
