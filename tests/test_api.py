@@ -282,10 +282,20 @@ def test_a_callback_stops_a_run_which_is_saved(cell, event, capsys):
     assert dtqn.train(cell.Walk, resume=run.run_dir).finished
 
 
-@pytest.mark.parametrize("event", ["start", "evaluation", "checkpoint", "end"])
-def test_what_a_callback_raises_comes_after_saving(cell, event):
-    with pytest.raises(KeyError, match=event):
-        train(cell.Walk, run_dir="run", callbacks=[_Told(raises=event)])
+def _presses_ctrl_c(run, row):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("callback", "error"),
+    [
+        *((_Told(raises=event), KeyError) for event in ("start", "evaluation", "checkpoint", "end")),
+        (SimpleNamespace(on_evaluation=_presses_ctrl_c), KeyboardInterrupt),
+    ],
+)
+def test_what_a_callback_raises_comes_after_saving(cell, callback, error):
+    with pytest.raises(error):
+        train(cell.Walk, run_dir="run", callbacks=[callback])
     assert dtqn.load("run").act(0) in (0, 1)
     assert dtqn.train(cell.Walk, resume="run").finished
 
@@ -304,16 +314,6 @@ def test_two_runs_side_by_side_are_as_alone(cell):
     thread.join()
     assert rows_of(found["beside"]) == rows_of(found["first"]) != rows_of(alone)
     assert rows_of(train(cell.Walk, run_dir="again")) == rows_of(alone)
-
-
-def test_ctrl_c_saves(cell):
-    class Presses:
-        def on_evaluation(self, run, row):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(cell.Walk, run_dir="run", callbacks=[Presses()])
-    assert dtqn.train(cell.Walk, resume="run").finished
 
 
 @pytest.mark.parametrize(

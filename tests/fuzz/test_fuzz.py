@@ -24,9 +24,7 @@ def test_every_kind_of_file_is_answered_or_refused_in_one_line(samples, seed):
     assert not {name: one for name, one in found.items() if one.verdict in outcome.FAULTS}
 
 
-@pytest.mark.parametrize(
-    "name", ["latest", "state.json", "best.safetensors", "metrics.jsonl"]
-)
+@pytest.mark.parametrize("name", ["latest", "state.json", "best.safetensors", "metrics.jsonl"])
 def test_what_a_damaged_run_answers_is_the_truth(samples, name):
     """An evaluation has the figures of the whole run; a resumed run goes on to its end."""
     came = Counter()
@@ -38,6 +36,16 @@ def test_what_a_damaged_run_answers_is_the_truth(samples, name):
         elif found.verdict == "answered" and found.argv[0] == "--resume":
             assert read_rows(samples.run / "metrics.jsonl")[-1]["env_steps"] >= 248
     assert came["refused"] and came["answered"], came
+
+
+def test_weights_in_another_order_are_refused(samples):
+    def shuffle(run):
+        file = run / "checkpoint/best.safetensors"
+        data = file.read_bytes()
+        floats = [data[at : at + 4] for at in range(len(data) - 2000, len(data), 4)]
+        file.write_bytes(data[:-2000] + b"".join(reversed(floats)))
+
+    assert samples.tried(shuffle, samples.words("BEST")).verdict == "refused"
 
 
 @pytest.mark.parametrize("folder", ["env is a function of Python's", ".config.yaml.tmp is a link"])

@@ -11,6 +11,7 @@ import dtqn
 from dtqn.cli import main
 from dtqn.program import WORKER
 from dtqn.settings import trust
+from tests.fuzz.damage import CASES
 
 _TASK = """
 import pathlib
@@ -127,40 +128,19 @@ def test_the_same_name_in_another_folder_is_other_code(folder, monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "command"),
+    ("case", "command"),
     [
-        ("net.yaml", {"network": {"core": "cue:Cue"}}, ["--agent", "net.yaml"]),
-        ("net.yaml", {"network": {"encoder": "cue:Cue"}}, ["--config", "net.yaml"]),
-        (
-            "suite.yaml",
-            {
-                "description": "Mine.",
-                "tasks": [
-                    {
-                        "name": "cue:Cue",
-                        "env_steps": 100,
-                        "scores": [{"of": "return", "random": 0, "optimal": 1}],
-                    }
-                ],
-            },
-            ["compare", "--agents", "gru", "--suite", "suite.yaml"],
-        ),
-        (
-            "sweep.yaml",
-            {
-                "program": "run.py",
-                "method": "grid",
-                "metric": {"name": "mean_return", "goal": "maximize"},
-                "parameters": {"env": {"values": ["cue:Cue"]}},
-            },
-            ["sweep", "sweep.yaml"],
-        ),
+        ("an agent names code", "--agent file.yaml"),
+        ("settings of single agents name code", "--config file.yaml --agent gru"),
+        ("a suite names code", "compare --agents gru --suite file.yaml"),
+        ("a sweep names code", "sweep file.yaml"),
     ],
 )
-def test_files_of_settings_suites_and_sweeps_are_files_like_any_other(folder, name, content, command, capsys):
-    Path(name).write_text(yaml.safe_dump(content))
-    assert main(command) == 2
-    assert f"{name}: " in (said := capsys.readouterr().err)
+def test_files_of_settings_suites_and_sweeps_are_files_like_any_other(folder, case, command, capsys):
+    (folder / "evil.py").write_text(_TASK)
+    Path("file.yaml").write_text(yaml.safe_dump(CASES["others"][case]))
+    assert main(command.split()) == 2
+    assert "file.yaml" in (said := capsys.readouterr().err)
     assert "which is code that a file wants to run" in said
     assert not Path("ran").exists()
 
