@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dtqn.settings import trust
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.layers import merge, nested
 from dtqn.settings.task import task_of
 from dtqn.training import objects
@@ -64,6 +64,18 @@ class Run:
 
             self._policy = load(self.run_dir)
         return self._policy
+
+    def to_pandas(self) -> Any:
+        """The metrics as a `pandas.DataFrame`, a row each, with `env_steps` as its index.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
+        return pandas.DataFrame(self.metrics).set_index("env_steps")
 
 
 def train(

@@ -130,6 +130,8 @@ def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
     assert run.policy.act(0) in (0, 1)
     played = dtqn.evaluate(run, episodes=8, seed=3)
     assert (played.episodes, played.length) == (8, 5.0)
+    table = run.to_pandas()
+    assert table.index.tolist() == [row["env_steps"] for row in run.metrics] and "eval/return" in table
     assert played == dtqn.evaluate(run.run_dir, episodes=8, seed=3)
     assert cli.main(["export", str(run.run_dir), "--to", "exported", "--episodes", "4"]) == 0
     assert dtqn.load("exported").act(0) in (0, 1)

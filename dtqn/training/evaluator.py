@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,9 +24,15 @@ from dtqn.learning.returns import value_transform
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import machine, setup
+from dtqn.training.exchange import Form, shared_arrays
 from dtqn.training.metrics import Row
 from dtqn.training.setup import Stream, seed_of
-from dtqn.training.worker import Worker
+from dtqn.training.worker import Worker, WorkerError
+
+_SILENT_SECONDS = 300.0
+"""After so long without a step of its episodes a player beside the run counts as hung."""
+_STEPS: dict[str, Form] = {"steps": ((1,), np.dtype(np.int64))}
+"""What it counts, in memory that the run reads."""
 
 
 class Asked(NamedTuple):
@@ -58,14 +65,21 @@ class Player:
     def __init__(self, config: Config, network: QNetwork) -> None:
         """`network` is the player's own, on the run's device; `play` overwrites its parameters."""
         self._config, self._network = config, network.requires_grad_(False)
+        self._steps = np.zeros(1, np.int64)
 
     @classmethod
-    def beside(cls, config: Config) -> Player:
-        """One in a process of its own."""
+    def beside(cls, config: Config, descriptor: int) -> Player:
+        """One in a process of its own, which counts its steps in the memory of this descriptor."""
         machine.prepare()
-        return cls(config, setup.make_network(config).to(setup.device_of(config)))
+        player = cls(config, setup.make_network(config).to(setup.device_of(config)))
+        player._steps = shared_arrays(_STEPS, descriptor)[0]["steps"]
+        return player
 
-    def play(self, asked: Asked, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Played:
+    def _counted(self) -> bool:
+        self._steps += 1
+        return False
+
+    def play(self, asked: Asked, episodes: int, stopped: Callable[[], bool] | None = None) -> Played:
         """So many episodes, on seeds that no other evaluation or training shares.
 
         Args:
@@ -81,7 +95,7 @@ class Player:
         chance = setup.random_actions(
             config, config.evaluation.epsilon, seed_of(config, Stream.EVALUATION_ACTIONS, asked.number)
         )
-        return play(self._network, env, episodes, stopped, config.learner.gamma, chance)
+        return play(self._network, env, episodes, stopped or self._counted, config.learner.gamma, chance)
 
 
 class Evaluator:
@@ -93,7 +107,9 @@ class Evaluator:
         self._has_success = setup.task_spec(config).has_success
         self._beside: Worker | None = None
         if config.evaluates_beside:
-            self._beside = Worker("plays evaluations", Player.beside, config)
+            arrays, shared = shared_arrays(_STEPS)
+            self._steps, self._heard = arrays["steps"], (0, 0.0)
+            self._beside = Worker("plays evaluations", Player.beside, config, shared, descriptors=[shared])
         else:
             self._player = Player(config, copy.deepcopy(network))
         self._plan = setup.make_episode_plan(config)
@@ -133,7 +149,7 @@ class Evaluator:
 
         Raises:
             TaskError: the task has failed, or another error of the evaluation; it is still waiting.
-            WorkerError: the process that plays has ended.
+            WorkerError: the process that plays has ended, or was ended as it hangs.
         """
         if not self._waiting:
             return None
@@ -169,12 +185,23 @@ class Evaluator:
             return None
         if not self._begun:
             self._beside.ask("play", asked, episodes)
-            self._begun = True
+            self._begun, self._heard = True, (int(self._steps[0]), time.monotonic())
         if not self._beside.answered(timeout):
+            self._check_steps(self._beside)
             return None
         self._begun = False
         played: Played = self._beside.answer()
         return played
+
+    def _check_steps(self, beside: Worker) -> None:
+        """A WorkerError, and the end of the process, where it has been silent for too long."""
+        (steps, since), now = self._heard, time.monotonic()
+        if steps != self._steps[0]:
+            self._heard = int(self._steps[0]), now
+        elif now - since > _SILENT_SECONDS:
+            beside.kill()
+            problem = f"the process that plays evaluations has made no step for {_SILENT_SECONDS:g} seconds"
+            raise WorkerError(problem)
 
     def _value_estimate(self, first_q: np.ndarray) -> float | None:
         """The mean of Q-values [n] of the learner, on the scale of the task's rewards; None if not finite."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
 
 import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import EpisodePlan
 from dtqn.graphs import Held
+from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError, value_of
 from dtqn.settings.values import is_own
@@ -28,6 +33,7 @@ from dtqn.training.setup import (
     task_spec,
 )
 from dtqn.types import leaves
+from envs.adapters.spaces import part_name
 from replay import replay_bytes
 
 
@@ -46,7 +52,7 @@ def check(config: Config, here: bool = True) -> None:
     if here:
         capture_of(config, Held())
     try:
-        envs.try_task(config.env, **config.task.model_dump())
+        largest = envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
     _check_threshold(config)
@@ -55,6 +61,24 @@ def check(config: Config, here: bool = True) -> None:
         _check_memory(config, plan)
     with DRAWING:
         check_own(config)
+    _tell_of_large(config, largest)
+
+
+_LARGE = float(np.finfo(np.float16).max) / 10
+"""Numbers of a trial from which on those of a run, or what a network makes of them, may be too large."""
+
+
+def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
+    """Say which part of the observations is too large for memory that is stored in float16."""
+    if config.replay.trace_dtype != "float16" or config.network.trace_window == 0:
+        return
+    space: Any = task_spec(config).observation_space
+    for key, number in largest.items():
+        part = space[key] if key else space
+        if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
+            told = f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is"
+            right = "scale it to -1 to 1 or so, or give --replay.trace-dtype float32"
+            print(f"{told} stored in float16, which ends at 65504: {right}", file=sys.stderr)
 
 
 def _check_threshold(config: Config) -> None:

@@ -94,11 +94,12 @@ def foreign_task(
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept
-def _try(recipe: Recipe, success: SuccessRule | None) -> None:
+def _try(recipe: Recipe, success: SuccessRule | None) -> dict[str, float]:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
     if recipe.resets_quickly:
         trial.compare_copies(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
+    return env.largest
 
 
 @functools.lru_cache(maxsize=64)

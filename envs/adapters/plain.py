@@ -8,17 +8,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
-from envs.checks import is_reward, picture_problem, reward_problem, row_problem
-from envs.entry_points import located
+from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
+from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
 from envs.vector import FirstRow, brief
 
+_GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
 _ROWS: Final = {
     "reset": ("observation", "info"),
     "step": ("observation", "reward", "terminated", "truncated", "info"),
@@ -224,7 +226,12 @@ def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
     except TaskError:
         raise
     except ANY_FAULT as error:  # whatever another package raises
-        raise TaskError(task, f"its {what} failed: {located(error)}") from error
+        if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
+            names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
+            problem = f"its {what} does not return {NUMBERS[len(names)]} values: {', '.join(names)}"
+        else:
+            problem = f"its {what} failed: {located(error)}"
+        raise TaskError(task, problem) from error
 
 
 def float_or_nan(value: Any) -> float:

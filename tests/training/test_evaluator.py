@@ -164,6 +164,33 @@ def test_a_process_that_is_killed_ends_the_run_in_a_line_and_nothing_is_lost(
     assert fake.tree(path) == whole
 
 
+def test_a_process_that_hangs_ends_the_run_in_a_line_and_nothing_is_lost(
+    tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, stopped = tmp_path / "run", list[int]()
+
+    def then(trainer: Trainer) -> None:
+        worker = trainer.evaluator._beside
+        if not stopped and trainer.env_steps > 420 and trainer.evaluator.waiting:
+            os.kill(worker.pid, signal.SIGSTOP)
+            monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 2.0)
+            stopped.append(worker.pid)
+
+    at_tick(monkeypatch, then)
+    code, printed = start(path, evaluator="process")
+    if code == 0:  # its answer was on the way already
+        pytest.skip("every evaluation was over within a tick")
+    assert printed.splitlines()[-1] == (
+        "error: the process that plays evaluations has made no step for 2 seconds; saved; "
+        f"to go on: python -m dtqn --resume {path}"
+    )
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped[0], 0)
+    monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 300.0)
+    assert resume(path)[0] == 0
+    assert fake.tree(path) == whole
+
+
 def test_where_success_may_end_a_run_it_plays_evaluations_itself(tmp_path: Path, late: None) -> None:
     flags = {"evaluator": "process", "stop_at_success": 1.0}
     assert not config_of(**flags).evaluates_beside
