@@ -46,7 +46,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.graphs", "dtqn.clusters"),
         *("dtqn.learning", "dtqn.acting"),
-        *("wandb", "tensorboard", "safetensors", "rich"),
+        *("wandb", "tensorboard", "safetensors", "rich", "pydantic"),
     },
     "dtqn.inspection": {
         *_NETWORKS,

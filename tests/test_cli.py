@@ -16,6 +16,7 @@ from dtqn.acting.evaluation import EvaluationResult
 from dtqn.commands import argtypes, parser, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
+from dtqn.settings.run import EvaluationConfig
 from dtqn.settings.task import task_of
 from dtqn.training import plan
 from dtqn.training import trained as playing
@@ -326,7 +327,7 @@ def test_names_of_run_directories():
         *(({name: "2"}, True) for name in ("threads", "actor.step_timeout")),
         ({"evaluator": "process", "device": "cpu", "wandb": "offline"}, True),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
-        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "actor.burst_share")),
+        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "actor.optimism")),
         *(({name: value}, False) for name, value in [("seed", "2"), ("agent", "r2d2")]),
         ({"total_env_steps": "2000", "warmup_env_steps": "200"}, False),
     ],
@@ -340,7 +341,8 @@ def test_what_a_run_is_found_by(setting, same):
 
 
 def test_a_later_version_with_more_settings_finds_the_run():
-    config = Config(seed=2, total_env_steps=1000, learner=LearnerConfig(n_step=5))
+    period = EvaluationConfig(period=25_000)  # what it always was
+    config = Config(seed=2, total_env_steps=1000, learner=LearnerConfig(n_step=5), evaluation=period)
     assert config_hash(config) == "86680927", "recorded: of what differs from the defaults"
 
 

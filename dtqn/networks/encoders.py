@@ -1,7 +1,7 @@
 """From a step's raw inputs to features [B, T, D]: the observation, the previous action, the previous reward.
 
     Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
-    MultiBinary, Box                 the numbers as they are; integers over their bound (`NumericEncoder`)
+    MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
     Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
       any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
@@ -244,16 +244,12 @@ def is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
 
 
 def divisor(space: gymnasium.spaces.Box) -> float:
-    """The largest bound of integers, which brings them into [-1, 1]; 1 where they have none, and for floats.
-
-    The ends of 32 and 64 bits are no bounds: a count of steps would become 0.
-    """
+    """The largest bound of bytes, and of pictures of 16 bits, which brings them into [-1, 1]; else 1."""
     dtype: Any = space.dtype
-    if dtype.kind not in "iu":
+    is_picture_of_integers = _is_picture(space) and dtype.kind in "iu" and dtype.itemsize == 2
+    if dtype != np.uint8 and not is_picture_of_integers:
         return 1.0
-    low, high, ends = int(space.low.min()), int(space.high.max()), np.iinfo(dtype)
-    unbounded = dtype.itemsize > 2 and (high == ends.max or low == ends.min < 0)
-    return 1.0 if unbounded else float(max(1, high, -low))
+    return float(max(1, int(space.high.max()), -int(space.low.min())))
 
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:

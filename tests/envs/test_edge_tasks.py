@@ -119,8 +119,8 @@ def _trained(name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["ReadsItem", "NeedsRenderMode", "Depth", "SeedsGlobalGenerator"])
 def test_what_gymnasium_allows_trains(tasks, name, capsys):
-    rows = _trained(name)
-    assert rows[-1]["eval/return"] == 4.0
+    evaluated = [row["eval/return"] for row in _trained(name) if "eval/return" in row]
+    assert evaluated[-1] == 4.0
     assert "two runs of one seed" not in capsys.readouterr().err
 
 

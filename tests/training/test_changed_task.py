@@ -193,10 +193,9 @@ def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, sure):
     directory = RunDir(run)
     directory.claim()
     directory.write_config(config)
-    network = make_network(config)
-    checkpoint.save(
-        directory.checkpoints, 200, network.state_dict(), {}, {"config": lasting_settings(resolved(config))}
-    )
+    about = {"config": lasting_settings(resolved(config)), "finished": True, "ends_at": [None, None]}
+    about |= {"env_steps": 200, "learner_steps": 1, "rows": 0, "seconds": 1.0}
+    checkpoint.save(directory.checkpoints, 200, make_network(config).state_dict(), {}, about)
     sure.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
     last = _last_error(tmp_path, ["eval", str(run)])
     assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")

@@ -61,7 +61,8 @@ def test_a_metric_is_a_column_of_a_run(tmp_path):
     }  # fmt: skip
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
-    assert sorted({name for row in rows for name in row}) == sorted(METRICS)
+    saturated = {"replay/saturated"}  # of float16, where a number was
+    assert {name for row in rows for name in row} == set(METRICS) - saturated
 
 
 def test_the_page_of_metrics_has_each_once():
