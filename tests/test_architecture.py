@@ -75,7 +75,7 @@ _ALLOWED = {
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
         *("dtqn.training.objects", "envs"),
     },
-    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"},
+    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation", "pandas"},
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
         *_BASE,
@@ -227,7 +227,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "tensorboard", "ray", "slurm") for r in extras[name]]
+    optional = [r for name in ("sweep", "tensorboard", "ray", "slurm", "pandas") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

@@ -48,7 +48,9 @@ def test_a_named_file_defines_the_named_symbol(file: str, symbol: str) -> None:
 
 def test_the_tree_names_every_folder_and_small_module() -> None:
     tree = _PAGE.partition("\n\n    envs/")[2].partition("\n\nThe first line")[0]
-    folders = {path.name for path in (_ROOT / "dtqn").iterdir() if (path / "__init__.py").exists()}
+    folders = {
+        path.name for path in (_ROOT / "dtqn").iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
     assert set(re.findall(r"^      (\w+)/", tree, re.MULTILINE)) == folders
     named = set(re.findall(r"\w+\.py", tree.rpartition("--")[2]))
     assert named <= {path.name for path in (_ROOT / "dtqn").glob("*.py")}

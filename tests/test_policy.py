@@ -207,7 +207,7 @@ def test_a_device_that_is_not_there_is_one_line(run_dir: Path) -> None:
 
 def test_the_example_of_the_page_on_usage_plays_an_episode(run_dir: Path) -> None:
     page = (Path(dtqn.__file__).parents[1] / "docs/usage.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (example,) = re.findall(r"```python\n([^`]*dtqn\.load.*?)```", page, re.DOTALL)
     example = example.replace("runs/gridverse-memory-7x7/gtrxl/seed1", str(run_dir)).replace("7x7", "5x5")
     names: dict[str, Any] = {}
     exec(compile(example, "usage.md", "exec"), names)

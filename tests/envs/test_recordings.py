@@ -88,7 +88,7 @@ def test_tables_equal_engine_on_every_transition(size: int) -> None:
         rows = np.flatnonzero(tables.layout == layout)
         here = np.full(len(rows), layout)
         state = State(spec.geometry, tables.cells[here], tables.pose[rows], tables.item[here])
-        seen = represent(engine.observe(state, rng), state.item)
+        seen = represent(engine.observe(state), state.item)
         np.testing.assert_array_equal(seen, tables.observation[rows])
         for action in range(6):
             after, reward, terminated = engine.step(state, np.full(len(rows), action), rng)

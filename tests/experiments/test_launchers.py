@@ -207,7 +207,7 @@ def test_only_trainings_of_this_machine_need_its_devices_and_memory(
         assert needs.gpus == (device == "cuda") and needs.memory_bytes > 10 << 20
         return
     assert code == 2 and not taken
-    assert re.fullmatch("error: (device is cuda, but torch finds none|network.width is .*); try .*\n", said)
+    assert re.fullmatch("error: (device is cuda, but torch finds none|replay.capacity is .*); try .*\n", said)
 
 
 @pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])

@@ -35,7 +35,8 @@ def test_what_a_damaged_run_answers_is_the_truth(samples, name):
             assert found.told == samples.tried(lambda _: None, found.argv).told
         elif found.verdict == "answered" and found.argv[0] == "--resume":
             assert read_rows(samples.run / "metrics.jsonl")[-1]["env_steps"] >= 248
-    assert came["refused"] and came["answered"], came
+    # Weights have a checksum over all their bytes, so no spoiled ones are answered.
+    assert came["refused"] and (came["answered"] or name == "best.safetensors"), came
 
 
 def test_weights_in_another_order_are_refused(samples):

@@ -72,7 +72,9 @@ def test_a_gif_has_the_first_pictures_each_shown_longer(
 def test_what_is_refused_is_one_line(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    undrawn = tiny.train(tmp_path / "run", "gru", "--env", "tests.envs.test_own:Recall")
+    undrawn = tiny.train(
+        tmp_path / "run", "gru", "--env", "tests.envs.test_own:Recall", "--task.time-limit", "9"
+    )
     for flags, message in (
         ([str(tiny_run), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
         ([str(undrawn), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),

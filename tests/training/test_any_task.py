@@ -334,7 +334,8 @@ def test_numbers_that_are_too_large_are_one_line(
     flags = ["--env", f"{__name__}:{task.__name__}", "--wandb", "disabled", "--run-dir", str(tmp_path)]
     small = ["--total-env-steps", "400", "--actor.num_envs", "4", "--replay.capacity", "4000"]
     assert cli.main([*flags, *small, "--evaluation.episodes", "2", "--learner.reward-scale", "5"]) == 1
-    last = "".join(capsys.readouterr()).strip().splitlines()[-1]
+    said = "".join(capsys.readouterr()).strip().splitlines()
+    (last,) = (line for line in said if line.startswith("error: "))
     assert last.startswith(f"error: {what}")
     assert last.endswith(f"{right}; nothing has been saved yet")
 

@@ -200,7 +200,7 @@ def test_a_finished_run_says_so_and_can_be_made_longer(tmp_path, trainer):
     assert "has finished at 1 000 env steps: success" in lines[0]
     assert fake.tree(tmp_path / "run") == before
     assert fake.resume(tmp_path / "run", total_env_steps=1500)[0] == 0
-    fake.start(tmp_path / "longer", total_env_steps=1500, warmup_env_steps=200)
+    fake.start(tmp_path / "longer", total_env_steps=1500, warmup_env_steps=200, **{"evaluation.period": "83"})
     assert fake.tree(tmp_path / "run") == fake.tree(tmp_path / "longer")
     assert RunDir(tmp_path / "run").read_config() == RunDir(tmp_path / "longer").read_config()
 
