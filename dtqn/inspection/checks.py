@@ -171,7 +171,9 @@ def _learned(played: _Played) -> list[float]:
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
         real = first_rows(batch.learn_rows, q.shape[1])
         if not trace_window(network):  # rows beyond a window are read by another one
-            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < config.network.context_length
+            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) <= (
+                config.network.core.reach or 0
+            )
         found.append(_difference(q[real], seen[real]))
     return found
 
@@ -209,14 +211,7 @@ def _of_forgotten_steps(played: _Played) -> list[float]:
 
 def farthest(config: Config) -> int | None:
     """Steps back from a decision beyond which nothing can change it; None where there is no such limit."""
-    network = config.network
-    if network.core == "dtqn":
-        return network.context_length - 1
-    if network.core == "none":
-        return 0
-    if network.core == "gtrxl" and not network.compressed_slots:
-        return network.num_layers * network.memory_length
-    return None
+    return config.network.core.reach
 
 
 _CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {

@@ -13,10 +13,10 @@ import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import Stages
+from dtqn.choices.learner import Rollouts
 from dtqn.graphs import Held
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
-from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
 from dtqn.training.setup import (
@@ -99,8 +99,8 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
         raise MisfitError(f"evaluation.num_envs is {config.evaluation.num_envs}: {it_takes}; try {fewer}")
     left -= evaluation
     name, value = "replay.capacity", config.replay.capacity
-    if config.learner.rollout_length:
-        name, value = "learner.rollout_length", config.learner.rollout_length
+    if isinstance(config.learner.batches, Rollouts):
+        name, value = "learner.batches.length", config.learner.batches.length
     fitting = int(value * 0.8 * (left - plan["networks"]) / plan["replay"])
     raise MisfitError(f"{name} is {value}: {it_takes}; try {fitting}")
 
@@ -136,8 +136,8 @@ def plan_bytes(config: Config) -> dict[str, int]:
     fields = make_schema(config.on_cpu(), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
-    copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
-    per_copy = _STATES * _carried_bytes(network, is_own(config.network.core))
+    copies = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
+    per_copy = _STATES * _carried_bytes(network, config.network.core.is_own)
     table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
@@ -169,13 +169,14 @@ def planned_updates(config: Config) -> int:
     The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then;
     they are known beforehand only where the task fixes the length of an episode.
     """
-    if not config.learner.rollout_length:
+    batches = config.learner.batches
+    if not isinstance(batches, Rollouts):
         rows = config.replay.learn_length + config.learner.n_step
         first_sequence = config.actor.num_envs * min(rows, task_spec(config).horizon or 0)
         acted = max(config.warmup, first_sequence)
         return max(1, int((config.total_env_steps - acted) / config.env_steps_per_update))
     # Whole rollouts only, of at most so many env steps: a row that ends an episode takes none.
-    per_rollout = config.learner.epochs * config.learner.minibatches
+    per_rollout = batches.epochs * batches.minibatches
     rollouts = int(config.total_env_steps / (config.env_steps_per_update * per_rollout))
     within_warmup = int(config.warmup / (config.env_steps_per_update * per_rollout))
     return max(1, (rollouts - within_warmup) * per_rollout)
