@@ -198,7 +198,7 @@ def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, A
     for name, value in values.items():
         if name not in others:
             rest[name] = value
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and isinstance(others[name], Mapping):
             rest[name] = without(value, others[name])
     return rest
 
