@@ -50,7 +50,7 @@ class QOutput(NamedTuple):
     q: Tensor
     """[B, T, A] Q-values at every step; of a distributional head, the expected values."""
     distribution: Tensor | None = None
-    """[B, T, A, Z] of a distributional head: log-probabilities of the atoms, or the quantiles."""
+    """[B, T, A, Z] of a distributional head: log-probabilities of the atoms."""
     recall: Tensor | None = None
     """[B, T, V] logits of the values that the episode has shown, of a head that learns to name them."""
 

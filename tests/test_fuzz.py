@@ -24,7 +24,7 @@ _VALUES = [
     *("", "0", "-1", "1", "2", "7", "0.5", "64", "1e3", "nan", "-inf", "1e400", "1e308", "9" * 400),
     *("none", "true", "no", "x", "gtrxl", "a:", ":b", "é", "\udc80", "[1", "{a: b}", "*a", "..", "a" * 300),
     *("%s", "{0}", "1,2", "1,,2", " ", "a b", "--", "-", "=", "+", "a=b", "a/b", "lstm", "dtqn", "refreshed"),
-    *("quantile", "vector", "gym-gridverse", "t-maze-passive-3", "memory-cards-5", "gridverse-memory-5x5"),
+    *("categorical", "vector", "gym-gridverse", "t-maze-passive-3", "memory-cards-5", "gridverse-memory-5x5"),
     *("t-maze-passive-99999999", "CartPole-v1", "absent:Task", "x=gtrxl+network.width=32", "q=dqn+seed=1"),
     *("9" * 5000, "1e18", "999999"),
 ]

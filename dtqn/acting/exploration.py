@@ -45,52 +45,47 @@ RECENT_EPISODES = 100
 
 
 class Bursts:
-    """Some episodes have a burst of random actions, after which the copy's policy goes on.
+    """Some episodes begin with a burst of random actions, after which the copy's policy goes on.
 
     These are two modes of behaviour within an episode, switched blindly (Pislar et al. 2022,
     arXiv 2108.11811). Epsilon-greedy actions leave the greedy path for a step; a burst goes far from it, and
     the greedy policy then shows what being there is worth.
 
-    A burst's first step is drawn from 0 .. `start` L and its number of steps from 0 .. `length` L, uniformly,
-    where L is the mean length of the last `RECENT_EPISODES` episodes without one. While there is none, no
-    burst is drawn.
+    A burst's number of steps is drawn from 0 .. L, uniformly, where L is the mean length of the last
+    `RECENT_EPISODES` episodes without one. While there is none, no burst is drawn.
     """
 
-    def __init__(self, *, num_envs: int, share: float, start: float, length: float) -> None:
+    def __init__(self, num_envs: int, share: float) -> None:
         """`share` of the episodes have a burst."""
-        self.share, self.start, self.length = share, start, length
-        self._from, self._to = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)
+        self.share = share
+        self._to = np.zeros(num_envs, np.int64)
         self._lengths: deque[int] = deque(maxlen=RECENT_EPISODES)
 
     def begin(self, first: np.ndarray, generator: np.random.Generator) -> None:
         """Draw those of the copies that begin an episode: `first` [N] bool."""
         if not self.share or not first.any():
             return
-        draws = generator.random((3, len(first)))
-        unit = float(np.mean(self._lengths)) if self._lengths else 0.0
-        start, length = (
-            np.floor(draw * (size * unit + 1)).astype(np.int64)
-            for draw, size in zip(draws[1:], (self.start, self.length), strict=True)
-        )
-        length = np.where(draws[0] < self.share, length, 0)
-        self._from = np.where(first, start, self._from)
-        self._to = np.where(first, start + length, self._to)
+        # The second was of a burst's start. It is still drawn, so that recorded runs come out again.
+        has_one, _, length = generator.random((3, len(first)))
+        mean = float(np.mean(self._lengths)) if self._lengths else 0.0
+        steps = np.floor(length * (mean + 1)).astype(np.int64)
+        self._to = np.where(first, np.where(has_one < self.share, steps, 0), self._to)
 
     def active(self, step: np.ndarray) -> np.ndarray:
         """[N] bool: the copy is in its burst at this step [N] of its episode."""
-        active: np.ndarray = (self._from <= step) & (step < self._to)
+        active: np.ndarray = step < self._to
         return active
 
     def end(self, last: np.ndarray, length: np.ndarray) -> None:
         """Note the lengths [N] of the episodes that ended, `last` [N] bool."""
         if self.share:
-            self._lengths.extend(length[last & (self._from == self._to)].tolist())
+            self._lengths.extend(length[last & (self._to == 0)].tolist())
 
     def get_state(self) -> dict[str, Any]:
-        return {"from": self._from, "to": self._to, "lengths": list(self._lengths)}
+        return {"to": self._to, "lengths": list(self._lengths)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._from, self._to = np.array(state["from"]), np.array(state["to"])
+        self._to = np.array(state["to"])
         self._lengths = deque(state["lengths"], maxlen=RECENT_EPISODES)
 
 

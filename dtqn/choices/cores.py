@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dtqn.settings.group import Member, Own, misfit
+from dtqn.settings.group import Conditions, Member, Own, misfit
 from dtqn.settings.values import Choice
 
 
@@ -95,7 +95,7 @@ class _Chrono(_Memory):
 
 
 class _Transformer(_Heads):
-    read_if = (("gate_bias", lambda core, run: core.gate not in ("input", "residual")),)
+    read_if: ClassVar[Conditions] = (("gate_bias", lambda core, run: core.gate not in ("input", "residual")),)
 
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
@@ -117,7 +117,8 @@ class GTrXL(_Relative):
     name: str = "gtrxl"
     made_by = "dtqn.networks.gtrxl:make_core"
     rounds = True
-    read_if = _Transformer.read_if + (
+    read_if = (
+        *_Transformer.read_if,
         ("span_ramp", lambda core, run: core.adaptive_span),
         ("compression_rate", lambda core, run: core.compressed_slots > 0),
     )
@@ -163,7 +164,8 @@ class CoBERL(_Relative, _Chrono):
 
     name: str = "coberl"
     made_by = "dtqn.networks.coberl:make_core"
-    read_if = _Transformer.read_if + (
+    read_if = (
+        *_Transformer.read_if,
         ("mask_share invariance_weight", lambda core, run: run.learner.auxiliary_weight > 0),
     )
 
@@ -188,7 +190,7 @@ class DTQN(_Transformer):
     made_by = "dtqn.networks.decoder:make_core"
     rounds = True
     is_windowed = True
-    read_if = _Transformer.read_if + (("share_gates", lambda core, run: core.gate != "residual"),)
+    read_if = (*_Transformer.read_if, ("share_gates", lambda core, run: core.gate != "residual"))
     rules_of_run = (
         misfit(
             lambda c: c.replay.burn_in_length + c.replay.learn_length != c.network.core.context_length,

@@ -76,8 +76,8 @@ class PartsEncoder(_Rewarded, _Pictures):
     rules_of_run = (
         misfit(
             lambda c: not c.network.core.reads_parts,
-            "network.encoder is parts with network.core {c.network.core.name}, which attends to no parts; try "
-            "network.core lstm, or network.encoder default",
+            "network.encoder is parts with network.core {c.network.core.name}, which attends to no parts; "
+            "try network.core lstm, or network.encoder default",
         ),
     )
 
@@ -87,7 +87,6 @@ class OwnEncoder(StepEncoder, Own):
 
     name: str
     made_by = ""
-    read_if = ()
 
 
 ENCODERS = Choice(StepEncoder, DTQNEncoder, PartsEncoder, own=OwnEncoder)

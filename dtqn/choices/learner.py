@@ -123,8 +123,8 @@ class Munchausen(Bootstrap):
     rules_of_run = (
         misfit(
             lambda c: c.learner.value_rescaling,
-            "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be added to "
-            "rescaled values; try greedy, or false",
+            "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be added "
+            "to rescaled values; try greedy, or false",
         ),
     )
 

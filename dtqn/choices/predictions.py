@@ -15,20 +15,14 @@ class Prediction(Member):
     """The head's estimate of a return."""
 
 
-class _Huber(Prediction):
-    huber_threshold: float = Field(1.0, gt=0)
-    """TD error where Huber's loss and that of quantiles turn from square to straight."""
-
-
-class Expectation(_Huber):
+class Expectation(Prediction):
     """Its mean."""
 
     name: str = "none"
     made_by = "dtqn.learning.predictions:make_expectation"
-    read_if = (("huber_threshold", lambda prediction, run: prediction.loss == "huber"),)
 
     loss: Literal["squared", "huber"] = "squared"
-    """The loss of one TD error: half its square, or Huber's."""
+    """Of one TD error: half its square, or Huber's, straight from 1 on."""
 
 
 class Categorical(Prediction):
@@ -39,7 +33,8 @@ class Categorical(Prediction):
     rules_of_group = (
         misfit(
             lambda c: c.v_min >= c.v_max,
-            "network.distribution.v_min is {c.v_min}, not below network.distribution.v_max {c.v_max}; try {more}",
+            "network.distribution.v_min is {c.v_min}, not below network.distribution.v_max {c.v_max}; "
+            "try {more}",
             lambda c: c.v_max - 1,
         ),
     )
@@ -49,14 +44,14 @@ class Categorical(Prediction):
                 not c.learner.value_rescaling and c.learner.reward_scale > _largest(c.network.distribution)
             ),
             "learner.reward_scale is {c.learner.reward_scale:g} with network.distribution.v_min "
-            "{c.network.distribution.v_min:g} and network.distribution.v_max {c.network.distribution.v_max:g}: "
-            "no atom is the return of a single reward of 1; try network.distribution.v_max {more} and "
-            "network.distribution.v_min -{more}",
+            "{c.network.distribution.v_min:g} and network.distribution.v_max "
+            "{c.network.distribution.v_max:g}: no atom is the return of a single reward of 1; "
+            "try network.distribution.v_max {more} and network.distribution.v_min -{more}",
             lambda c: math.ceil(c.learner.reward_scale),
         ),
         misfit(
             lambda c: c.learner.bootstrap.name == "munchausen",
-            "learner.bootstrap is munchausen with network.distribution categorical; try quantile or none",
+            "learner.bootstrap is munchausen with network.distribution categorical; try none",
         ),
     )
 
@@ -72,21 +67,4 @@ def _largest(prediction: Categorical) -> float:
     return max(abs(prediction.v_min), abs(prediction.v_max))
 
 
-class Quantiles(_Huber):
-    """Quantiles (QR-DQN)."""
-
-    name: str = "quantile"
-    made_by = "dtqn.learning.predictions:make_quantiles"
-    rules_of_run = (
-        misfit(
-            lambda c: c.learner.returns.name != "n_step",
-            "learner.returns is {c.learner.returns.name} with network.distribution quantile: a mixture of returns "
-            "has no such quantiles; try n_step, or network.distribution categorical",
-        ),
-    )
-
-    num_quantiles: int = Field(32, ge=1, le=1_000_000)
-    """Quantiles of the return; the loss of a step costs their number squared."""
-
-
-PREDICTIONS = Choice(Expectation, Categorical, Quantiles)
+PREDICTIONS = Choice(Expectation, Categorical)

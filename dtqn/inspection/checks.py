@@ -97,7 +97,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
         env,
         network,
         exploration=Exploration(np.full(COPIES, RANDOM_SHARE), constant(), 0),
-        bursts=Bursts(num_envs=COPIES, share=0.0, start=0.0, length=0.0),
+        bursts=Bursts(COPIES, share=0.0),
         generator=np.random.default_rng(seed),
         keep_cache=False,
     )

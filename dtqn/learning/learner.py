@@ -119,8 +119,6 @@ class Learner:
         alone = config.target_update.name == "none"
         self.target = network if alone else copy.deepcopy(network).requires_grad_(False)
         """The network that bootstraps; the online one itself where there is no other."""
-        self.policy = self.target if config.policy == "target" else network
-        """The network that acts, is evaluated and saved."""
         named = dict(network.named_parameters())
         self._online = Flat(named.values())
         self._target = self._online if alone else Flat(self.target.parameters())

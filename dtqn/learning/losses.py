@@ -1,6 +1,6 @@
 """Losses of single steps, and priorities: pure functions, one equation each. `returns` computes the targets.
 
-Legend: B sequences, T steps, Z atoms of a categorical distribution, N quantiles.
+Legend: B sequences, T steps, Z atoms of a categorical distribution.
 """
 
 from __future__ import annotations
@@ -19,28 +19,10 @@ def squared_loss(td_error: Tensor) -> Tensor:
     return 0.5 * td_error.square()
 
 
-def huber_loss(td_error: Tensor, threshold: float = 1.0) -> Tensor:
-    """l(d) = d^2 / 2 within the threshold k, and k (|d| - k / 2) outside (Huber 1964)."""
+def huber_loss(td_error: Tensor) -> Tensor:
+    """l(d) = d^2 / 2 between -1 and 1, and |d| - 1 / 2 outside (Huber 1964)."""
     size = td_error.abs()
-    return torch.where(size <= threshold, 0.5 * size * size, threshold * (size - 0.5 * threshold))
-
-
-def quantile_loss(quantiles: Tensor, target: Tensor, threshold: float = 1.0) -> Tensor:
-    """Quantile Huber loss (Dabney et al. 2017, arXiv 1710.10044, equation 10, algorithm 1).
-
-        sum_i mean_j |tau_i - 1[u_ij < 0]| l(u_ij) / k,  u_ij = target_j - quantile_i,  tau_i = (2i + 1) / 2N
-
-    with l Huber's loss of threshold k and i from 0.
-
-    Args:
-        quantiles: [B, T, N]; target: [B, T, M] samples or quantiles of the target.
-    Returns: [B, T]
-    """
-    count = quantiles.shape[-1]
-    tau = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
-    error = target[..., None, :] - quantiles[..., :, None]
-    weight = (tau[:, None] - (error < 0).to(error.dtype)).abs()
-    return (weight * huber_loss(error, threshold) / threshold).mean(dim=-1).sum(dim=-1)
+    return torch.where(size <= 1, 0.5 * size * size, size - 0.5)
 
 
 def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:

@@ -1,14 +1,13 @@
 """What a head's last layer says of a return: how its numbers are read, moved to a target, and their loss.
 
-It gives Z numbers for each action: the expected return itself (Z = 1), the logits of a distribution on atoms,
-or quantiles. `network.distribution` names one of the classes here.
+It gives Z numbers for each action: the expected return itself (Z = 1), or the logits of a distribution on
+atoms. `network.distribution` names one of the classes here.
 
 Legend: B sequences, T steps, R rows of the learn block, A actions, Z numbers of a distribution.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -59,7 +58,7 @@ class Following(NamedTuple):
     transform: returns.ValueTransform
 
     def targets(self, values: Tensor) -> Tensor:
-        """Bootstrap values [B, R] -> [B, R - 1]; n-step ones may be [B, R, Z] -> [B, R - 1, Z]."""
+        """Bootstrap values [B, R] -> [B, R - 1]."""
         if self.continuation is None:
             return self._n_step_targets(values, self.n_step)
         return returns.lambda_targets(
@@ -92,11 +91,9 @@ class Expectation(nn.Module):
 
     size = 1
 
-    def __init__(self, loss: str = "squared", huber_threshold: float = 1.0) -> None:
+    def __init__(self, loss: str = "squared") -> None:
         super().__init__()
-        self._loss = losses.squared_loss
-        if loss == "huber":
-            self._loss = functools.partial(losses.huber_loss, threshold=huber_threshold)
+        self._loss = losses.huber_loss if loss == "huber" else losses.squared_loss
 
     def forward(self, numbers: Tensor) -> QOutput:
         return QOutput(numbers.squeeze(-1))
@@ -144,42 +141,14 @@ class Categorical(nn.Module):
         return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
 
 
-class Quantiles(nn.Module):
-    """The return's quantiles at (2i + 1) / 2Z (QR-DQN: Dabney et al. 2017, arXiv 1710.10044).
-
-    Every quantile of the bootstrap makes one target.
-    """
-
-    def __init__(self, num_quantiles: int, huber_threshold: float = 1.0) -> None:
-        super().__init__()
-        self.size, self._threshold = num_quantiles, huber_threshold
-
-    def forward(self, numbers: Tensor) -> QOutput:
-        return QOutput(numbers.mean(dim=-1), numbers)
-
-    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
-        return following.targets(value(_distribution(output)))
-
-    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
-        taken = returns.select_action(_distribution(output), action)
-        quantiles, of_target = (torch.where(mask[..., None], x, 0.0) for x in (taken, target))
-        loss = losses.quantile_loss(quantiles, of_target, self._threshold)
-        q_taken, expected = taken.mean(dim=-1), target.mean(dim=-1)
-        return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
-
-
 def _distribution(output: QOutput) -> Tensor:
     assert output.distribution is not None
     return output.distribution
 
 
 def make_expectation(config: settings.Expectation) -> Expectation:
-    return Expectation(config.loss, config.huber_threshold)
+    return Expectation(config.loss)
 
 
 def make_categorical(config: settings.Categorical) -> Categorical:
     return Categorical(config.num_atoms, config.v_min, config.v_max)
-
-
-def make_quantiles(config: settings.Quantiles) -> Quantiles:
-    return Quantiles(config.num_quantiles, config.huber_threshold)

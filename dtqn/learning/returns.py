@@ -91,17 +91,12 @@ def double_q_value(values: Tensor, q_selector: Tensor) -> Tensor:
 
 
 def soft_value(values: Tensor, log_policy: Tensor, temperature: float) -> Tensor:
-    """sum_a pi(a) (values(a) - tau log pi(a)), [B, R] or [B, R, Z] (Vieillard et al. 2020, equation 1).
+    """sum_a pi(a) (values(a) - tau log pi(a)), [B, R] (Vieillard et al. 2020, equation 1).
 
     Args:
-        values: [B, R, A], or quantiles [B, R, A, Z], each of which is averaged over the actions.
-        log_policy: [B, R, A]; temperature: tau.
+        values: [B, R, A]; log_policy: [B, R, A]; temperature: tau.
     """
-    extra = [1] * (values.dim() - 3)
-    policy, entropy = (
-        x.view(*log_policy.shape, *extra) for x in (log_policy.exp(), -temperature * log_policy)
-    )
-    return (policy * (values + entropy)).sum(dim=2)
+    return (log_policy.exp() * (values - temperature * log_policy)).sum(dim=2)
 
 
 def munchausen_rewards(

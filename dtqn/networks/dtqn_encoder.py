@@ -39,8 +39,8 @@ class DTQNEncoder(nn.Module):
         super().__init__()
         if use_prev_action and embedding_width >= width:
             raise ValueError(
-                f"network.encoder.embedding_width is {embedding_width}, not below network.width {width}: with the "
-                "previous action no features would be left for the observation"
+                f"network.encoder.embedding_width is {embedding_width}, not below network.width {width}: "
+                "with the previous action no features would be left for the observation"
             )
         size, vocabulary, start = self._size_of(observation_space)
         self.register_buffer("start", torch.as_tensor(start, dtype=torch.int64), persistent=False)

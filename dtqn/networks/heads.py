@@ -1,8 +1,8 @@
 """From features [B, T, D] to Q-values at every step, [B, T, A].
 
 A head's last layer gives Z numbers for each action, and its *prediction* says what they are: the expected
-return itself (Z = 1), the logits of a distribution on atoms, or quantiles. In each case the output holds the
-expected return `q`, which actors, evaluation and metrics read. What predictions there are, with their targets
+return itself (Z = 1), or the logits of a distribution on atoms. In both cases the output holds the expected
+return `q`, which actors, evaluation and metrics read. What predictions there are, with their targets
 and losses, is in `dtqn.learning.predictions`.
 """
 

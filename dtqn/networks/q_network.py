@@ -99,7 +99,7 @@ class Head(Protocol):
 
     @property
     def prediction(self) -> Prediction:
-        """How the last layer's numbers are read: expected value, atoms' probabilities, or quantiles."""
+        """How the last layer's numbers are read: expected value, or atoms' probabilities."""
         ...
 
     def __call__(self, features: Tensor, /) -> QOutput:

@@ -16,9 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 from dtqn.program import program
 from dtqn.settings.values import is_own
 
-LAST_COMMIT = "c9b8378"
-"""The last one that has them."""
-
 
 class Gone(NamedTuple):
     """A setting that has gone."""
@@ -27,19 +24,27 @@ class Gone(NamedTuple):
     """The value of a run that did without it."""
     what: str
     """What has gone with it."""
+    last_commit: str
+    """The last one that has it."""
 
 
 GONE = {
-    "learner.ranks": Gone(1, "learning in several processes"),
-    "network.bag_size": Gone(0, "DTQN's bag"),
-    "network.dropout": Gone(0.0, "dropout"),
+    "learner.ranks": Gone(1, "learning in several processes", "c9b8378"),
+    "network.bag_size": Gone(0, "DTQN's bag", "c9b8378"),
+    "network.dropout": Gone(0.0, "dropout", "c9b8378"),
+    "learner.policy": Gone("online", "a target network that acts", "5aeacee"),
+    "learner.huber_threshold": Gone(1.0, "the choice of Huber's threshold", "5aeacee"),
+    "network.num_quantiles": Gone(32, "the distribution `quantile`", "5aeacee"),
+    "actor.publish_period": Gone(1, "publishing every few updates", "5aeacee"),
+    "actor.burst_start": Gone(0.0, "the choice of a burst's start", "5aeacee"),
+    "actor.burst_length": Gone(1.0, "the choice of a burst's length", "5aeacee"),
 }
 
 
 def hint(name: str) -> str:
     """The end of a line about a name that is no setting; empty where there never was such a one."""
     gone = GONE.get(name.replace("-", "_"))
-    return f"; {gone.what} has gone, and commit {LAST_COMMIT} is the last with it" if gone else ""
+    return f"; {gone.what} has gone, and commit {gone.last_commit} is the last with it" if gone else ""
 
 
 Change: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
@@ -74,8 +79,8 @@ def _batches(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _within(choice: str, *names: str, **renamed: str) -> dict[str, str | Change]:
     """Settings of a choice that stood beside it; `renamed`: old -> new."""
-    group = choice.partition(".")[0]
-    return {f"{group}.{old}": f"{choice}.{new}" for old, new in (dict(zip(names, names)) | renamed).items()}
+    group, renamed = choice.partition(".")[0], {name: name for name in names} | renamed
+    return {f"{group}.{old}": f"{choice}.{new}" for old, new in renamed.items()}
 
 
 MOVED: dict[str, str | Change] = {
@@ -86,9 +91,8 @@ MOVED: dict[str, str | Change] = {
     **_within("network.core", "compression_rate"),
     **_within("network.encoder", encoder_layers="num_layers", encoder_norm="norm"),
     **_within("network.encoder", "use_prev_action", "use_prev_reward", "embedding_width", "image_encoder"),
-    **_within("network.distribution", "num_atoms", "v_min", "v_max", "num_quantiles"),
+    **_within("network.distribution", "num_atoms", "v_min", "v_max"),
     "learner.loss": "network.distribution.loss",
-    "learner.huber_threshold": "network.distribution.huber_threshold",
     **_within("learner.batches", "env_steps_per_update", "epochs", "minibatches", batch_size="size"),
     **_within("learner.returns", "q_lambda", trace_tolerance="tolerance"),
     **_within("learner.target_update", target_ema_rate="rate", target_update_period="period"),

@@ -14,6 +14,10 @@ Rule: TypeAlias = Callable[[Any], str | None]
 """Looks at a group or at the whole run; in one line what is wrong and what to try, or None."""
 
 
+Conditions: TypeAlias = tuple[tuple[str, Callable[[Any, Any], Any]], ...]
+"""Fields, with blanks between, and what says whether they are read, by their group and the whole run."""
+
+
 def misfit(
     found: Callable[[Any], Any], text: str, more: Callable[[Any], Any] = lambda settings: None
 ) -> Rule:
@@ -57,9 +61,8 @@ class Group(BaseModel):
     """About the group alone."""
     rules_of_run: ClassVar[Sequence[Rule]] = ()
     """About the whole run, where the group is a part of it."""
-    read_if: ClassVar[tuple[tuple[str, Callable[[Any, Any], Any]], ...]] = ()
-    """Fields, with blanks between, and whether they have an effect, by the group and the whole run. All
-    others always have."""
+    read_if: ClassVar[Conditions] = ()
+    """All others always have an effect."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -99,8 +102,8 @@ class Own(Member):
     rules_of_group = (
         misfit(
             lambda c: not is_plain(dict(c.kwargs)),
-            "kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, none, and "
-            "lists and mappings of these",
+            "kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, none, "
+            "and lists and mappings of these",
             lambda c: values.shown(dict(c.kwargs)),
         ),
     )

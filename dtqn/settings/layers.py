@@ -318,9 +318,9 @@ def build(layers: Sequence[Layer]) -> Config:
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:
-    """A ConfigError where a setting that the chosen one lacks is asked for, and not by a layer for all agents.
+    """A ConfigError where a setting that the chosen one lacks is asked for.
 
-    Nor by one that chooses what has it, which another layer has changed.
+    It is not where the layer is for all agents, or has chosen what has it and another layer something else.
     """
     choice = name.rpartition(".")[0]
     for layer in layers:
@@ -330,8 +330,8 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
             continue
         value, chosen = setting_in(layer.values, name), _chosen(merged, choice)
         raise ConfigError(
-            f"{name} is {shown(value)} (from {layer.source or _flag(name)}), but {choice} is {shown(chosen)}, "
-            f"which has no such setting; {', '.join(having(name))} have"
+            f"{name} is {shown(value)} (from {layer.source or _flag(name)}), but {choice} is "
+            f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
         )
 
 

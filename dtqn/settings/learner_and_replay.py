@@ -29,11 +29,6 @@ LEARNER: Sequence[Rule] = (
         "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
         "there is nothing to centre; try false, or learner.novelty_weight 0.1",
     ),
-    misfit(
-        lambda c: c.policy == "target" and c.target_update.name != "soft",
-        "learner.policy is target with learner.target_update {c.target_update.name}: only a soft one is a "
-        "running mean of the online network; try soft, or online",
-    ),
 )
 
 
@@ -87,8 +82,6 @@ class LearnerConfig(Group):
     target_update: Annotated[SerializeAsAny[TargetUpdate], TARGET_UPDATES] = Soft()
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
-    policy: Literal["online", "target"] = "online"
-    """The network that acts, is evaluated and saved: the trained one, or its target, a running mean of it."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
@@ -117,7 +110,8 @@ class ReplayConfig(Group):
     rules_of_group = REPLAY
     read_if = (
         (
-            "capacity learn_length sequence_period priority_exponent importance_sampling_exponent initial_priority",
+            "capacity learn_length sequence_period initial_priority priority_exponent "
+            "importance_sampling_exponent",
             (lambda replay, run: run.learner.batches.from_replay),
         ),
         (

@@ -37,7 +37,7 @@ class NetworkConfig(Group):
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
     distribution: Annotated[SerializeAsAny[Prediction], PREDICTIONS] = Expectation()
-    """The head's estimate of a return: its mean, probabilities of atoms (C51), or quantiles (QR-DQN)."""
+    """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
 

@@ -59,8 +59,8 @@ def _prioritised_by_actor(replay: ReplayConfig) -> bool:
 RUN: Sequence[Rule] = (
     misfit(
         lambda c: c.learner.auxiliary_weight and not (c.network.core.auxiliary_loss or c.network.core.is_own),
-        "learner.auxiliary_weight is {c.learner.auxiliary_weight}, but network.core {c.network.core.name} as it "
-        "is set has no auxiliary loss; try 0",
+        "learner.auxiliary_weight is {c.learner.auxiliary_weight}, but network.core {c.network.core.name} as "
+        "it is set has no auxiliary loss; try 0",
     ),
     misfit(
         lambda c: c.learner.precision != "float32" and not c.network.core.rounds,

@@ -35,7 +35,6 @@ class ActorConfig(Group):
     read_if = (
         ("epsilon_final", lambda actor, run: not actor.has_ladder),
         ("epsilon_start annealing", lambda actor, run: actor.epsilon_anneal_env_steps > 0),
-        ("burst_start burst_length", lambda actor, run: actor.burst_share > 0),
     )
 
     num_envs: int = Field(32, ge=1)
@@ -56,13 +55,7 @@ class ActorConfig(Group):
     """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ);
     in units of scaled rewards."""
     burst_share: float = Field(0.0, ge=0, le=1)
-    """Share of the episodes with a burst of random actions."""
-    burst_start: float = Field(0.0, ge=0)
-    """A burst's first step is from 0 to so many mean lengths of the recent episodes without one."""
-    burst_length: float = Field(1.0, ge=0)
-    """A burst's number of steps is from 0 to so many of these mean lengths."""
-    publish_period: int = Field(1, ge=1)
-    """Learner steps between two publishings of parameters to the actor."""
+    """Share of the episodes that begin with a burst of random actions."""
 
     @property
     def has_ladder(self) -> bool:

@@ -301,7 +301,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     # The updates of a rollout come one right after the other.
     batches = config.learner.batches
     in_a_row = batches.length * num_envs if isinstance(batches, Rollouts) else 0
-    env_steps_per_publishing = max(config.actor.publish_period * config.env_steps_per_update, in_a_row)
+    env_steps_per_publishing = max(config.env_steps_per_update, in_a_row)
     optimism = None
     if config.actor.optimism:
         # In the units of the values that it is added to.
@@ -312,7 +312,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
         exploration=exploration._replace(final=exploration.final[share.copies]),
-        bursts=make_bursts(config.actor, share.num_envs),
+        bursts=Bursts(share.num_envs, config.actor.burst_share),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
         optimism=optimism,
@@ -336,15 +336,6 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         annealing = exploration.linearly(start, duration)
     return Exploration(final, annealing, warmup_env_steps)
-
-
-def make_bursts(config: ActorConfig, num_envs: int) -> Bursts:
-    return Bursts(
-        num_envs=num_envs,
-        share=config.burst_share,
-        start=config.burst_start,
-        length=config.burst_length,
-    )
 
 
 def make_goal(config: Config) -> Goal:

@@ -80,7 +80,7 @@ class Trainer:
 
     @property
     def network(self) -> QNetwork:
-        return self.learner.policy
+        return self.learner.online
 
     @property
     def env_steps(self) -> int:
@@ -187,8 +187,7 @@ class Trainer:
             self._write_back(info.ids, sampled, update.trace)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        if self.learner_steps % self.config.actor.publish_period == 0:
-            self.actor.publish(list(self.network.parameters()), self.learner_steps)
+        self.actor.publish(list(self.network.parameters()), self.learner_steps)
 
     def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
         """Replay's memory becomes what the update's forward pass made of it."""

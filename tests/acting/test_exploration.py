@@ -54,28 +54,27 @@ def burst_steps(bursts: Bursts, copy: int) -> list[int]:
 
 def test_bursts_by_hand() -> None:
     """Two copies; the unit is the mean length of recent episodes without a burst, 10 and then 15."""
-    bursts = Bursts(num_envs=2, share=0.5, start=1.0, length=2.0)
+    bursts = Bursts(num_envs=2, share=0.5)
     both, one, neither = np.array([True, True]), np.array([True, False]), np.array([False, False])
     bursts.begin(both, Uniform([[0.1, 0.1], [0.9, 0.9], [0.9, 0.9]]))
     assert burst_steps(bursts, 0) == burst_steps(bursts, 1) == []  # no episode has ended: no unit
     bursts.end(one, np.array([10, 99]))
     bursts.begin(neither, Uniform())
-    bursts.begin(one, Uniform([[0.49, 0.1], [0.3, 0.9], [0.2, 0.9]]))  # floor(0.3 * 11), floor(0.2 * 21)
-    assert burst_steps(bursts, 0) == [3, 4, 5, 6]
+    bursts.begin(one, Uniform([[0.49, 0.1], [0.3, 0.9], [0.2, 0.9]]))  # floor(0.2 * 11) steps
+    assert burst_steps(bursts, 0) == [0, 1]
     assert burst_steps(bursts, 1) == []  # it goes on in its episode
     bursts.end(both, np.array([99, 20]))  # copy 0 had a burst: its length does not count
     bursts.begin(both, Uniform([[0.5, 0.0], [0.3, 0.99], [0.2, 0.99]]))
     assert burst_steps(bursts, 0) == []
-    assert burst_steps(bursts, 1) == list(range(15, 45))  # floor(0.99 * 16), floor(0.99 * 31) steps
-    again = Bursts(num_envs=2, share=0.5, start=1.0, length=2.0)
+    assert burst_steps(bursts, 1) == list(range(15))  # floor(0.99 * 16) steps
+    again = Bursts(num_envs=2, share=0.5)
     again.set_state(bursts.get_state())
     bursts.begin(one, Uniform([[0.1, 0.1], [0.0, 0.0], [0.99, 0.0]]))
-    assert burst_steps(bursts, 0) == list(range(30))
+    assert burst_steps(bursts, 0) == list(range(15))
     again.begin(one, Uniform([[0.1, 0.1], [0.0, 0.0], [0.99, 0.0]]))
-    assert burst_steps(again, 0) == list(range(30))
-    assert burst_steps(again, 1) == list(range(15, 45))
+    assert burst_steps(again, 0) == burst_steps(again, 1) == list(range(15))
 
 
 def test_without_a_share_nothing_is_drawn() -> None:
-    bursts = Bursts(num_envs=2, share=0.0, start=0.0, length=4.0)
+    bursts = Bursts(num_envs=2, share=0.0)
     bursts.begin(np.array([True, True]), Uniform())

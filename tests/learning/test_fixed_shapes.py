@@ -45,7 +45,6 @@ HEADS: dict[str, dict[str, Any]] = {
         "v_max": 1.5,
         "recall_weight": 0.4,
     },
-    "quantile": {"core": "lstm", "space": "box", "distribution": "quantile", "num_quantiles": 5},
 }
 EVERY = CASES | WINDOWED | RECURRENT | HEADS
 del EVERY["window-K1"]  # its window does not hold the rows of an n-step return
@@ -87,7 +86,6 @@ def of(case: dict[str, Any], device: str = "cpu", **given: Any) -> tuple[Learner
             "weight_decay": 0.5,
             "max_grad_norm": 0.5,
         }
-        | ({"returns": "n_step"} if "distribution" in case and case["distribution"] == "quantile" else {})
     )
     learner = learners.make_learner(make(space, **settings).to(device), config, want_trace=True, **given)
     randomise(learner.target, seed=9, scale=0.1)

@@ -24,7 +24,6 @@ from tests.learning.learners import make_learner
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
-    "gtrxl+quantile": {"network": {"distribution": "quantile"}},
     "gtrxl+munchausen": {"learner": {"munchausen": True}},
     "gtrxl+peng": {"learner": {"returns": "peng"}},
     "gtrxl+watkins": {"learner": {"returns": "watkins"}},

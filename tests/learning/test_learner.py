@@ -22,7 +22,6 @@ from tests.reference import learner_twin as twin
 from tests.reference.pqn_twin import RAdam
 
 CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
-QUANTILE: dict[str, Any] = {"distribution": "quantile", "num_quantiles": 5}
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # settings of the learner, of the network, observations
     ({}, {}, "multi_discrete"),
@@ -34,19 +33,20 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "discrete",
     ),
     ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
-    ({"loss": "huber", "huber_threshold": 0.3}, {"core": "lstm"}, "box"),
+    ({"loss": "huber", "reward_scale": 3.0}, {"core": "lstm"}, "box"),
     ({}, CATEGORICAL, "box"),
     ({"double_q": False, "n_step": 1}, CATEGORICAL | {"dueling": False, "num_atoms": 2}, "discrete"),
     ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
-    ({}, QUANTILE, "box"),
-    ({"double_q": False}, QUANTILE | {"dueling": False, "core": "gru"}, "multi_discrete"),
-    ({"value_rescaling": True, "huber_threshold": 0.2}, QUANTILE | {"num_quantiles": 1}, "box"),
     ({"returns": "watkins", "q_lambda": 0.8}, CATEGORICAL, "box"),
     ({"returns": "watkins", "q_lambda": 0.9, "trace_tolerance": 0.3}, {}, "box"),
     ({"returns": "peng", "value_rescaling": True}, CATEGORICAL, "box"),
     ({"munchausen": True, "double_q": False}, {}, "box"),
     ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),
-    ({"munchausen": True, "munchausen_temperature": 0.2}, QUANTILE, "box"),
+    (
+        {"munchausen": True, "munchausen_temperature": 0.2},
+        {"dueling": False, "core": "gru"},
+        "multi_discrete",
+    ),
     ({"returns": "peng", "q_lambda": 0.6}, {}, "box"),
     ({"returns": "watkins", "q_lambda": 0.9, "value_rescaling": True}, {"core": "gru"}, "box"),
     ({"returns": "peng", "munchausen": True, "n_step": 1}, {}, "discrete"),
@@ -58,7 +58,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"novelty_weight": 0.7}, {}, "multi_discrete"),
     ({"repeat_cost": 0.3}, {}, "discrete"),
     ({"novelty_weight": 0.6, "repeat_cost": 0.2, "novelty_centred": True}, {}, "multi_discrete"),
-    ({"novelty_weight": 0.2, "munchausen": True, "value_rescaling": False}, QUANTILE, "discrete"),
+    ({"novelty_weight": 0.2, "munchausen": True}, {}, "discrete"),
     (
         {"novelty_weight": 0.4, "repeat_cost": 0.5, "returns": "watkins", "weight_decay": 8.0},
         CATEGORICAL,
@@ -193,7 +193,6 @@ def test_metrics_are_of_the_learned_steps() -> None:
         ({}, {}),
         ({"loss": "huber", "value_rescaling": True}, {}),
         ({}, CATEGORICAL),
-        ({}, QUANTILE),
         ({"munchausen": True, "returns": "watkins"}, {}),
     ],
     ids=str,

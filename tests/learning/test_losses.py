@@ -48,28 +48,6 @@ def test_priority(junk: float, eta: float, expected: float) -> None:
     )
 
 
-@pytest.mark.parametrize("threshold", [0.25, 1.0, 4.0])
-def test_hubers_threshold(threshold: float) -> None:
-    error = np.array([-5.0, -1.0, -0.25, 0.0, 0.1, 1.5])
-    expected = [twin.huber(u, threshold) for u in error]
-    assert losses.huber_loss(f64(*error), threshold).tolist() == pytest.approx(expected, abs=1e-12)
-
-
-def test_quantile_loss_by_hand() -> None:
-    """Two quantiles, at 1/4 and 3/4, and two targets; u = target - quantile.
-
-    Quantile 0: u = 0.5, 2 -> 1/4 of 0.125 and 1.5. Quantile 1: u = -2.5, -1 -> 1/4 of 2 and 0.5.
-    """
-    loss = losses.quantile_loss(f64([0.0, 3.0]), f64([0.5, 2.0]))
-    assert loss.tolist() == pytest.approx([(0.25 * 1.625 + 0.25 * 2.5) / 2], abs=1e-12)
-
-
-def test_quantile_loss_is_a_mean_over_targets_and_a_sum_over_quantiles() -> None:
-    """One quantile, at 1/2, and three targets: u = 0.5, 2, -1 -> 1/2 of 0.125, 1.5 and 0.5."""
-    loss = losses.quantile_loss(f64([0.0]), f64([0.5, 2.0, -1.0]))
-    assert loss.tolist() == pytest.approx([0.5 * 2.125 / 3], abs=1e-12)
-
-
 ATOMS = f64(-1.0, 0.0, 1.0, 2.0)
 
 

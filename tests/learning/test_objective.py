@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dtqn.learning.objective import Objective, StepErrors
-from dtqn.networks.heads import Categorical, Expectation, Prediction, Quantiles
+from dtqn.networks.heads import Categorical, Expectation, Prediction
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import QOutput, RowFlags, Sequences, StepInputs
 from tests.learning.batches import f64
@@ -64,16 +64,6 @@ def test_watkins_looks_past_greedy_actions_only() -> None:
     assert never_cut.tolist() == [[1 + (40 + 25.5) / 4, 25.5, 44.0]]
 
 
-def test_the_target_of_quantiles_by_hand() -> None:
-    """Two quantiles, Q - 1 and Q + 1: the bootstrap's are moved, and their mean is that of a plain head."""
-    spread = torch.stack([Q - 1, Q + 1], dim=-1)[None]
-    found = errors(Quantiles(2), QOutput(Q[None], spread), QOutput(Q[None], spread))
-    assert found.target.tolist() == [[1 + 4 / 2, 2 + 5 / 2, 4 + 8 / 2]]
-    assert found.q_taken.tolist() == [[3.0, 1.0, 5.0]]
-    # Step 0: quantiles 2 and 4 at 1/4 and 3/4, targets 2.5 and 3.5: errors 0.5, 1.5 and -1.5, -0.5.
-    assert found.loss[0, 0].item() == pytest.approx((0.25 * (0.125 + 1.0) + 0.25 * (1.0 + 0.125)) / 2)
-
-
 def test_the_target_of_atoms_by_hand() -> None:
     """All mass on the atom that is Q: the target is the one of a plain head, until it leaves the range."""
     head = Categorical(11, 0.0, 10.0).double()
@@ -95,15 +85,10 @@ def test_the_target_of_atoms_by_hand() -> None:
         ("value", "watkins"),
         ("categorical", "n_step"),
         ("categorical", "watkins"),
-        ("quantile", "n_step"),
     ],
 )
 def test_padding_has_neither_loss_nor_gradient_whatever_it_is(kind: str, returns: str) -> None:
-    prediction: Prediction = {
-        "value": Expectation(),
-        "categorical": Categorical(3, 0.0, 8.0),
-        "quantile": Quantiles(3),
-    }[kind]
+    prediction: Prediction = Expectation() if kind == "value" else Categorical(3, 0.0, 8.0)
     numbers = torch.randn(1, 6, 2, prediction.size, generator=torch.Generator().manual_seed(0)).double()
     results = []
     for junk in (0.0, float("inf"), float("nan")):

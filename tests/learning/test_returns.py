@@ -213,8 +213,6 @@ def test_munchausen_by_hand() -> None:
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     value = returns.soft_value(f64([[4.0, 8.0], [4.0, 8.0]]), log_policy, 2.0)
     assert value.tolist() == [[pytest.approx(5 + 2 * entropy)] * 2]
-    quantiles = returns.soft_value(f64([[[4.0, 0.0], [8.0, 1.0]]]), log_policy[:, :1], 2.0)
-    assert quantiles[0, 0].tolist() == pytest.approx([5 + 2 * entropy, 0.25 + 2 * entropy])
 
 
 def test_the_length_of_a_trace_by_hand() -> None:

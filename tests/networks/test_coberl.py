@@ -182,7 +182,7 @@ def test_a_weight_without_a_loss_is_refused() -> None:
     [
         {},
         {"memory_length": 0},
-        {"publish_period": 1000},
+        {"keeps_keys": True},
         {"replay": {"burn_in_length": 7}, "memory_length": 4},
     ],
     ids=str,
@@ -190,7 +190,7 @@ def test_a_weight_without_a_loss_is_refused() -> None:
 def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's path returns the Q-values that the actor saw."""
     played = play(monkeypatch, core="coberl", **settings)
-    assert (played.trainer.actor.state.transformer.keys is not None) == ("publish_period" in settings)
+    assert (played.trainer.actor.state.transformer.keys is not None) == ("keeps_keys" in settings)
     batch, info = draw(played)
     if settings.get("memory_length", 5):
         assert_every_kind_is_there(played, batch, info)

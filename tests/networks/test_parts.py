@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dtqn import networks
 from dtqn.networks.encoders import set_encoder
-from dtqn.networks.heads import Categorical, DuelingHead, QHead, Quantiles
+from dtqn.networks.heads import Categorical, DuelingHead, QHead
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 from tests.cases import SPACES, inputs, make, observations, randomise
@@ -131,26 +131,21 @@ def test_dueling_head(hidden: int) -> None:
 def test_a_distributional_head_has_its_expected_value(dueling: bool) -> None:
     """And Z numbers for each action, by their own weights; dueling for each of the numbers by itself."""
     x = torch.randn(2, 3, 4, dtype=torch.float64)
-    for prediction in (Categorical(5, -1.0, 3.0), Quantiles(5)):
-        torch.manual_seed(1)
-        head = modules.head(DuelingHead if dueling else QHead, 0, prediction=prediction)
-        head = randomise(head.double())
-        if dueling:
-            advantage = (x @ head.advantage.weight.T + head.advantage.bias).view(2, 3, 3, 5)
-            value = (x @ head.value.weight.T + head.value.bias).view(2, 3, 1, 5)
-            numbers = value + advantage - advantage.mean(2, keepdim=True)
-        else:
-            numbers = (x @ head.q.weight.T + head.q.bias).view(2, 3, 3, 5)
-        output = head(x)
-        if isinstance(prediction, Quantiles):
-            torch.testing.assert_close(output.distribution, numbers, rtol=0, atol=1e-9)
-            torch.testing.assert_close(output.q, numbers.mean(-1), rtol=0, atol=1e-9)
-        else:
-            p = numbers.exp() / numbers.exp().sum(-1, keepdim=True)
-            torch.testing.assert_close(output.distribution.exp(), p, rtol=0, atol=1e-9)
-            atoms = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0], dtype=torch.float64)
-            torch.testing.assert_close(output.q, (p * atoms).sum(-1), rtol=0, atol=1e-9)
-            assert "prediction.atoms" not in head.state_dict()
+    torch.manual_seed(1)
+    head = modules.head(DuelingHead if dueling else QHead, 0, prediction=Categorical(5, -1.0, 3.0))
+    head = randomise(head.double())
+    if dueling:
+        advantage = (x @ head.advantage.weight.T + head.advantage.bias).view(2, 3, 3, 5)
+        value = (x @ head.value.weight.T + head.value.bias).view(2, 3, 1, 5)
+        numbers = value + advantage - advantage.mean(2, keepdim=True)
+    else:
+        numbers = (x @ head.q.weight.T + head.q.bias).view(2, 3, 3, 5)
+    output = head(x)
+    p = numbers.exp() / numbers.exp().sum(-1, keepdim=True)
+    torch.testing.assert_close(output.distribution.exp(), p, rtol=0, atol=1e-9)
+    atoms = torch.tensor([-1.0, 0.0, 1.0, 2.0, 3.0], dtype=torch.float64)
+    torch.testing.assert_close(output.q, (p * atoms).sum(-1), rtol=0, atol=1e-9)
+    assert "prediction.atoms" not in head.state_dict()
 
 
 def test_initial_values_of_the_built_network() -> None:

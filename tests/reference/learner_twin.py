@@ -74,7 +74,7 @@ class Row(NamedTuple):
 
     q: list[float]
     numbers: list[list[float]]
-    """For each action: the value itself, the atoms' probabilities, or the quantiles."""
+    """For each action: the value itself, or the atoms' probabilities."""
 
 
 @torch.no_grad()
@@ -87,8 +87,7 @@ def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
         if output.distribution is None:
             numbers = [[value] for value in q]
         else:
-            of_step = output.distribution[0, 0]
-            numbers = (of_step.exp() if is_categorical(network) else of_step).tolist()
+            numbers = output.distribution[0, 0].exp().tolist()
         rows.append(Row(q, numbers))
     return rows
 
@@ -141,16 +140,11 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
             if output.distribution is None:
                 (y,) = regressed_on[t]
                 each = scalar_loss(y - q, config)
-            elif is_categorical(online):
+            else:
                 atoms = online.head.prediction.atoms.tolist()
                 y = sum(mass * atom for mass, atom in zip(regressed_on[t], atoms, strict=True))
                 log_p = output.distribution[0, t, action]
                 each = -sum(mass * log_p[i] for i, mass in enumerate(regressed_on[t]))
-            else:
-                y = sum(regressed_on[t]) / len(regressed_on[t])
-                each = quantile_loss(
-                    output.distribution[0, t, action], regressed_on[t], config.huber_threshold
-                )
             of_sequence.append(y - q.item())
             expected.append(y)
             weight = float(batch.importance_weights[b]) / count
@@ -182,27 +176,13 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
 
 
 def scalar_loss(delta: Tensor, config: Any) -> Tensor:
-    size, threshold = delta.abs(), config.huber_threshold
-    if config.loss == "huber" and size > threshold:
-        return threshold * (size - threshold / 2)
+    if config.loss == "huber" and delta.abs() > 1:
+        return delta.abs() - 1 / 2
     return delta * delta / 2
 
 
-def quantile_loss(quantiles: Tensor, target: list[float], threshold: float) -> Tensor:
-    """For each quantile the mean over the targets of Huber's loss, weighted by the side it errs to."""
-    total = torch.zeros((), dtype=torch.float64)
-    for i, quantile in enumerate(quantiles):
-        tau = (2 * i + 1) / (2 * len(quantiles))
-        for y in target:
-            u = y - quantile
-            size = u.abs()
-            huber = u * u / 2 if size <= threshold else threshold * (size - threshold / 2)
-            total = total + (1 - tau if u < 0 else tau) * huber / threshold / len(target)
-    return total
-
-
 def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:
-    """For each learned step of sequence b: its target, the atoms' masses, or its target's quantiles."""
+    """For each learned step of sequence b: its target, or the atoms' masses."""
     pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
     rows = int(batch.learn_rows[b])
     of_online, of_target = said(online, batch, b), said(target, batch, b)
@@ -240,8 +220,12 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     learned = range(int(batch.learned_steps[b]))
     slack = config.trace_tolerance * max(abs(max(q)) for q in selector)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
-    if config.returns != "n_step" and not is_categorical(target):
+    n = config.n_step if config.returns == "n_step" else 1
+    if not is_categorical(target):
         plain = [v for (v,) in values]
+        if config.returns == "n_step":
+            found = losses.targets(reward, discount, plain, rows, n, config.gamma, *pair)
+            return [[found[t]] for t in learned]
         return [
             [
                 pair[0](
@@ -254,20 +238,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             for t in learned
         ]  # fmt: skip
 
-    n = config.n_step if config.returns == "n_step" else 1
-
-    def moved(numbers: list[list[float]]) -> list[list[float]]:
-        """n-step targets [T][Z] from numbers [rows][Z], one after the other."""
-        columns = [
-            losses.targets(reward, discount, [at_row[j] for at_row in numbers], rows, n, config.gamma, *pair)
-            for j in range(len(numbers[0]))
-        ]  # fmt: skip
-        return [[column[t] for column in columns] for t in range(rows - 1)]
-
-    if not is_categorical(target):
-        return moved(values)[: len(learned)]
     atoms = target.head.prediction.atoms.tolist()
-    y = moved([atoms] * rows)
+    columns = [losses.targets(reward, discount, [z] * rows, rows, n, config.gamma, *pair) for z in atoms]
+    y = [[column[t] for column in columns] for t in range(rows - 1)]
 
     def masses(t: int) -> list[float]:
         """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""

@@ -128,7 +128,3 @@ def project(pairs: Sequence[tuple[float, float]], atoms: Sequence[float]) -> lis
         for i, atom in enumerate(atoms):
             mass[i] += probability * max(0.0, 1 - abs(number - atom) / gap)
     return mass
-
-
-def huber(u: float, threshold: float) -> float:
-    return u * u / 2 if abs(u) <= threshold else threshold * (abs(u) - threshold / 2)

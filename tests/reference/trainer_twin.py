@@ -141,12 +141,8 @@ class NaiveTrainer:
         env = self.make_env(min(settings.num_envs, settings.episodes), 4, self.evaluations)
         chance: Any = SometimesRandom(settings.epsilon, self.num_actions, self.seed(8, self.evaluations))
         self.evaluations += 1
-        played = play(self.policy, env, settings.episodes, random_actions=chance)
+        played = play(self.learner.online, env, settings.episodes, random_actions=chance)
         return played.result(self.task.has_success)
-
-    @property
-    def policy(self) -> Any:
-        return self.learner.target if self.config.learner.policy == "target" else self.learner.online
 
     # Acting.
 
@@ -254,9 +250,8 @@ class NaiveTrainer:
             versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
             values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
-        if self.learner.learner_steps % self.config.actor.publish_period == 0:
-            self.acting.load_state_dict(self.policy.state_dict())
-            self.version = self.learner.learner_steps
+        self.acting.load_state_dict(self.learner.online.state_dict())
+        self.version = self.learner.learner_steps
 
     def memory_versions(self, id_: int) -> list[int]:
         """Those of the memory that a sequence starts from."""

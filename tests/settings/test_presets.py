@@ -138,7 +138,7 @@ def _values(field):
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
     *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
-    *("learner.policy", "learner.novelty_centred"),
+    "learner.novelty_centred",
 }
 _FREE = [
     n

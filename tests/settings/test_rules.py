@@ -24,20 +24,12 @@ _DTQN = {"network.encoder": "dtqn"}
             "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0",
         ),
         (
-            {"learner.policy": "target", "learner.target_update": "hard"},
-            "learner.policy is target with learner.target_update hard",
-        ),
-        (
             {"learner.munchausen": "true", "learner.value_rescaling": "true"},
             "learner.munchausen is true with learner.value_rescaling true",
         ),
         (
             {"learner.munchausen": "true", "network.distribution": "categorical"},
             "learner.munchausen is true with network.distribution categorical",
-        ),
-        (
-            {"learner.returns": "peng", "network.distribution": "quantile"},
-            "learner.returns is peng with network.distribution quantile",
         ),
         (
             {"env": "t-maze-passive-50", "network.distribution": "categorical"},
@@ -128,9 +120,9 @@ def test_a_window_of_a_whole_episode_holds_any_bootstrap():
 
 
 _PLAIN = {"env": "hallway"}  # no preset of it sets any of these
-_UNREAD = {"learner.q_lambda": "0.5", "learner.munchausen_clip": "2", "learner.huber_threshold": "2"}
-_READ = {"learner.returns": "watkins", "learner.munchausen": "true", "learner.loss": "huber"}
-_QUANTILES = {"network.distribution": "quantile", "network.num_quantiles": "8"}
+_UNREAD = {"learner.q_lambda": "0.5", "learner.munchausen_clip": "2"}
+_READ = {"learner.returns": "watkins", "learner.munchausen": "true"}
+_ATOMS = {"network.distribution": "categorical", "network.num_atoms": "8"}
 _OF_REPLAY = {
     **dict.fromkeys(("learner.batch_size", "learner.env_steps_per_update", "replay.learn_length"), "9"),
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
@@ -145,11 +137,10 @@ _OF_REPLAY = {
     [
         (_PLAIN | _UNREAD, set(_UNREAD)),
         (_PLAIN | _UNREAD | _READ, set()),
-        (_PLAIN | _QUANTILES | {"network.num_atoms": "2"}, {"network.num_atoms"}),
-        (_PLAIN | _QUANTILES | {"learner.loss": "huber", "learner.huber_threshold": "2"}, {"learner.loss"}),
+        (_PLAIN | _ATOMS | {"learner.loss": "huber"}, {"learner.loss"}),
         (
-            _PLAIN | {"network.num_quantiles": "8", "network.v_min": "-1"},
-            {"network.num_quantiles", "network.v_min"},
+            _PLAIN | {"network.num_atoms": "8", "network.v_min": "-1", "learner.loss": "huber"},
+            {"network.num_atoms", "network.v_min"},
         ),
         ({"learner.target_update_period": "100"}, {"learner.target_update_period"}),
         ({"learner.target_update_period": "100", "learner.target_update": "hard"}, set()),

@@ -202,10 +202,9 @@ class Lock(gymnasium.Env[Any, Any]):
         return 1, float(action.tolist() == [1, 1]), self.steps == 5, False, {}
 
 
-@pytest.mark.parametrize("network", [{}, {"distribution": "quantile"}], ids=str)
-def test_actions_of_several_components_are_trained(network: dict[str, Any]) -> None:
+def test_actions_of_several_components_are_trained() -> None:
     """From the actor's index to the environment's tuple, and back into replay beside its reward."""
-    trainer = Trainer(config("tests.training.test_any_task:Lock", network=network, actor={"num_envs": 10}))
+    trainer = Trainer(config("tests.training.test_any_task:Lock", actor={"num_envs": 10}))
     train(trainer)
     rows = trainer.replay.get_state()["rows"]
     acted = ~rows["first"]

@@ -64,13 +64,14 @@ def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[
         ("network.dropout", "0.1", "dropout"),
         ("network.bag_size", "4", "DTQN's bag"),
         ("learner.ranks", "2", "learning in several processes"),
+        ("actor.publish_period", "3", "publishing every few updates"),
     ],
 )
 def test_a_run_with_what_has_gone_is_one_line(
     name: str, value: str, what: str, run: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_to(run, name, value)
-    end = f"{what} has gone, and commit c9b8378 is the last with it"
+    end = f"{what} has gone, and commit {gone.GONE[name].last_commit} is the last with it"
     expected = f"{run.config_file}: {name} is {value}; {end}"
     assert fails(capsys, "--resume", str(run.path)) == expected
     assert fails(capsys, "eval", str(run.path)) == expected

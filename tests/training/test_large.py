@@ -20,7 +20,6 @@ SMALL_BATCHES = {
     "replay.learn_length": "20",
     "replay.capacity": "3000",
     "actor.num_envs": "2",
-    "actor.publish_period": "10",
     "warmup_env_steps": "1100",
     "total_env_steps": "1500",
     "evaluator": "inline",

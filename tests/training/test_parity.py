@@ -52,7 +52,7 @@ def play(
     dtype: torch.dtype = torch.float64,
     trace_dtype: str = "float64",
     parameters: float = 0.3,
-    publish_period: int = 1,
+    keeps_keys: bool = False,
     replay: dict[str, Any] | None = None,
     learner: dict[str, Any] | None = None,
     **network: Any,
@@ -71,7 +71,7 @@ def play(
             "device": "cpu",
             "task": {"time_limit": 40},
             "network": SMALL | {"memory_length": M} | network,
-            "learner": {"n_step": 3, "env_steps_per_update": 1} | (learner or {}),
+            "learner": {"n_step": 3, "env_steps_per_update": 1000 if keeps_keys else 1} | (learner or {}),
             "replay": {
                 "capacity": 52 * NUM_ENVS,
                 "learn_length": 4,
@@ -80,7 +80,7 @@ def play(
             }
             | (replay or {})
             | {"trace_dtype": "float32" if trace_dtype == "float64" else trace_dtype},
-            "actor": {"num_envs": NUM_ENVS, "publish_period": publish_period},
+            "actor": {"num_envs": NUM_ENVS},
             "evaluation": {"period": FOREVER},
         }
     )
@@ -168,19 +168,18 @@ AVERAGES = {"core": "tests.own_cores:Averages"}
         {"memory_length": 0},
         {"memory_length": 1},
         {"memory_length": 12},
-        {"publish_period": 1000},  # the actor keeps keys and values
+        {"keeps_keys": True},  # the actor keeps keys and values
         {"replay": {"sequence_period": 1}},
         {"replay": {"sequence_period": 4}},
         {"replay": {"sequence_period": 3, "burn_in_length": 7}, "memory_length": 4},
         {"distribution": "categorical", "num_atoms": 5},
-        {"distribution": "quantile", "num_quantiles": 4, "dueling": False},
     ],
     ids=str,
 )
 def test_networks_and_layouts(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     played = play(monkeypatch, **settings)
     if "core" not in settings:
-        assert (played.trainer.actor.state.keys is not None) == ("publish_period" in settings)
+        assert (played.trainer.actor.state.keys is not None) == ("keeps_keys" in settings)
     batch, info = draw(played)
     assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
@@ -219,7 +218,6 @@ def test_the_learners_td_errors_are_of_the_actors_choices(
         ({"returns": "peng"}, {}),
         ({"returns": "watkins", "q_lambda": 0.9}, {}),
         ({}, {"distribution": "categorical", "num_atoms": 5}),
-        ({}, {"distribution": "quantile", "num_quantiles": 4}),
     ],
     ids=str,
 )
@@ -289,7 +287,7 @@ def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
         {},
         {"norm": "pre", "gate": "gru", "positions": "sinusoidal"},
         {"norm": "none", "num_layers": 1, "head_width": 0},
-        {"distribution": "quantile", "num_quantiles": 4},
+        {"distribution": "categorical", "num_atoms": 5},
         {"norm": "pre", "share_gates": True, "final_norm": True, "use_prev_reward": True},
     ],
     ids=str,

@@ -26,8 +26,7 @@ _no_pictures = pools.no_pictures
 
 
 def test_one_worker_in_lock_step_is_the_inline_run(here: type[Here]) -> None:
-    flags = {"actor.publish_period": 3}
-    inline, other = trainer_of(0, **flags), trainer_of(1, 0, **flags)
+    inline, other = trainer_of(0), trainer_of(1, 0)
     rows, others = train(inline), train(other)
     assert plain(others) == rows
     assert {row["actor/parameter_age"] for row in others if "actor/restarts" in row} == {0}

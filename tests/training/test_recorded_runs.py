@@ -38,9 +38,6 @@ OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
     "gtrxl+heavenhell": ["--env", "heavenhell", "--wandb", "disabled"],
-    "dtqn+quantile+threads": [
-        *("--network.distribution", "quantile", "--learner.returns", "n_step", "--threads", "2"),
-    ],
     "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.minibatches", "4"],
 }
 """A preset, what is added to it, and the flags that add it."""

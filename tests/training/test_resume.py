@@ -23,7 +23,7 @@ FLAGS = """
     --learner.env_steps_per_update 16 --learner.batch_size 8 --network.width 16 --network.num_heads 2
     --network.mlp_width 16 --network.memory_length 7 --replay.capacity 2400 --replay.learn_length 9
     --replay.sequence_period 6 --replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 6
-    --evaluation.num_envs 6 --task.time_limit 25 --actor.publish_period 3 --actor.optimism 0.2
+    --evaluation.num_envs 6 --task.time_limit 25 --actor.optimism 0.2
     --learner.novelty_weight 0.2 --learner.novelty_centred true --learner.weight_decay 0.1
 """
 SMALL = FLAGS.split()

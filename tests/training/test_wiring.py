@@ -54,7 +54,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
             "novelty_weight": 0.6,
             "repeat_cost": 0.3,
         },
-        "actor": {"publish_period": 3, "ladder_base": 0.8, "ladder_exponent": 3.0, "optimism": 0.5},
+        "actor": {"ladder_base": 0.8, "ladder_exponent": 3.0, "optimism": 0.5},
     },
     "refreshed": {
         "network": {"core": "lstm"},
@@ -66,7 +66,6 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "network": {"core": "gru"},
         "learner": {"env_steps_per_update": 5.0},
         "replay": {"memory": "zero", "sequence_period": None},
-        "actor": {"publish_period": 4},
         "evaluation": {"epsilon": 0.4},
     },
     "novelty less its mean": {
@@ -76,9 +75,6 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
             "repeat_cost": 0.3,
             "novelty_centred": True,
         },
-    },
-    "the target acts": {
-        "learner": {"env_steps_per_update": 2.0, "target_ema_rate": 0.01, "policy": "target"},
     },
 }
 """Settings differ from their defaults where a part could be built without them."""
@@ -175,10 +171,9 @@ def test_the_film_shows_the_online_network(tmp_path: Path) -> None:
     assert shown == online != target
 
 
-@pytest.mark.parametrize(("policy", "other"), [("online", "target"), ("target", "online")])
-def test_a_finished_run_keeps_the_weights_of_its_policy(tmp_path: Path, policy: str, other: str) -> None:
+def test_a_finished_run_keeps_the_weights_of_its_online_network(tmp_path: Path) -> None:
     """Its only evaluation, at the end, is the best; the environment cannot be drawn, which ends no run."""
-    config = configured({"evaluation": {"period": 10**6}, "learner": {"policy": policy}})
+    config = configured({"evaluation": {"period": 10**6}})
     directory = RunDir(tmp_path / "run")
     assert session.start(config, directory, io.StringIO()) == 0
     learner = checkpoint.load_state(directory.checkpoints)["learner"]
@@ -186,9 +181,9 @@ def test_a_finished_run_keeps_the_weights_of_its_policy(tmp_path: Path, policy: 
         checkpoint.load_weights(directory.checkpoints)[1],
         checkpoint.load_weights(directory.checkpoints, "best")[1],
     ):
-        assert kept.keys() == learner[policy].keys()
-        assert all(torch.equal(kept[name], weights) for name, weights in learner[policy].items())
-        assert not all(torch.equal(kept[name], weights) for name, weights in learner[other].items())
+        assert kept.keys() == learner["online"].keys()
+        assert all(torch.equal(kept[name], weights) for name, weights in learner["online"].items())
+        assert not all(torch.equal(kept[name], weights) for name, weights in learner["target"].items())
 
 
 def test_optimism_is_in_the_units_of_the_values_that_it_is_added_to() -> None:
