@@ -69,7 +69,7 @@ def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequen
     trainer = trainer_of(fill, **{"evaluator": "inline", "actor.num_envs": str(copies), **flags, **side})
     if not memory:
         return Turns(trainer, BATCHES).batches
-    size = trainer.config.learner.batch_size
+    size = trainer.config.learner.batches.size
     newest = trainer.replay.ids()[-4 * size :]
     full = newest[trainer.replay.take(newest).memory_valid.all(axis=1)]
     return [trainer.schema.sequences(trainer.replay.take(np.resize(full, size)), np.ones(size, np.float32))]

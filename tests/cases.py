@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dtqn import networks
-from dtqn.settings.config import ActorConfig, LearnerConfig, NetworkConfig
+from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
 from dtqn.settings.layers import fitted, nested
 from dtqn.types import StepInputs
 
@@ -66,6 +66,11 @@ def group(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """
     values: dict[str, Any] = fitted(nested({f"{name}.{key}": value for key, value in settings.items()}))
     return values.get(name, {})
+
+
+def config_from(values: dict[str, Any]) -> Config:
+    """A run with these settings, by group, as `group` reads them."""
+    return Config.model_validate(fitted(nested(values)))
 
 
 def network_config(**settings: Any) -> NetworkConfig:

@@ -150,7 +150,7 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
     file.write_text(printed)
     config = resolve(file, {}, {})
     assert (config.learner.learning_rate, config.total_env_steps) == (3e-4, 10**6)
-    assert config.network.gate_bias == -0.1
+    assert config.network.core.gate_bias == -0.1
     assert cli.main(["--config", str(file), "--print-config"]) == 0
     assert capsys.readouterr().out == printed
 

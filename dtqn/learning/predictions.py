@@ -93,6 +93,7 @@ class Expectation(nn.Module):
 
     def __init__(self, loss: str = "squared") -> None:
         super().__init__()
+        self.loss = loss
         self._loss = losses.huber_loss if loss == "huber" else losses.squared_loss
 
     def forward(self, numbers: Tensor) -> QOutput:

@@ -337,7 +337,7 @@ def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.memory_length 7 --baseline long"
     assert cli.main(argv.split()) == 0
     configs, *_, own_agents = asked[0]
-    found = [(c.agent, c.network.core, c.network.memory_length, c.network.width) for c in configs]
+    found = [(c.agent, c.network.core, c.network.core.memory_length, c.network.width) for c in configs]
     assert found == [
         ("gtrxl", "gtrxl", 7, 64),
         ("my", "lru", 7, 64),

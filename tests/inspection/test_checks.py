@@ -52,7 +52,7 @@ def config_of(agent: str, **more: Any) -> Config:
     flags = {"env": TASK, "agent": agent} | SIZES | more
     built = presets.resolve(None, {"env": TASK, "agent": agent}, {})
     if built.network.core == "dtqn":
-        context = built.network.context_length
+        context = built.network.core.context_length
         own = {"network.context_length": 10} if context != 1 else {}
         flags = {"env": TASK, "agent": agent, **own, "replay.learn_length": 10, "replay.burn_in_length": 0}
         flags["learner.n_step"] = 2

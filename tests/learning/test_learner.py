@@ -12,20 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.learning.learner import Learner
-from dtqn.settings.config import LearnerConfig
 from dtqn.types import NonFiniteError, Sequences
-from tests.cases import make, randomise
+from tests.cases import learner_config, make, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, SHAPES, Shape, make_batch
 from tests.learning.learners import ETA, errors_of
 from tests.reference import learner_twin as twin
 from tests.reference.pqn_twin import RAdam
 
+HUBER = {"distribution.loss": "huber"}
 CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # settings of the learner, of the network, observations
     ({}, {}, "multi_discrete"),
-    ({"loss": "huber", "value_rescaling": True}, {"gate": "output", "use_prev_reward": True}, "box"),
+    ({"value_rescaling": True}, HUBER | {"gate": "output", "use_prev_reward": True}, "box"),
     ({"double_q": False}, {"gate": "residual", "norm": "post", "memory_length": 2}, "box"),
     (
         {"target_update": "hard", "target_update_period": 2},
@@ -33,7 +33,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "discrete",
     ),
     ({"max_grad_norm": 0.05, "n_step": 1}, {"memory_length": 12, "gate": "highway"}, "multi_binary"),
-    ({"loss": "huber", "reward_scale": 3.0}, {"core": "lstm"}, "box"),
+    ({"reward_scale": 3.0}, HUBER | {"core": "lstm"}, "box"),
     ({}, CATEGORICAL, "box"),
     ({"double_q": False, "n_step": 1}, CATEGORICAL | {"dueling": False, "num_atoms": 2}, "discrete"),
     ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
@@ -75,7 +75,7 @@ def make_learner(
 ) -> Learner:
     """A learner whose target network differs from its online network."""
     plain = {"returns": "n_step", "n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1}
-    config = LearnerConfig(**(plain | (settings or {})))
+    config = learner_config(**(plain | (settings or {})))
     learner = learners.make_learner(make(space, **network), config, threads=threads)
     randomise(learner.target, seed=9, scale=0.1)
     return learner
@@ -126,11 +126,11 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
         assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
         assert_all_close(gradients(learner), clipped)
         assert_all_close(snapshot(online), stepped)
-        if config.target_update == "soft":
+        if config.target_update.name == "soft":
             assert_all_close(
                 snapshot(target), [t + 0.1 * (o - t) for t, o in zip(before, stepped, strict=True)]
             )
-        elif config.target_update == "hard":
+        elif config.target_update.name == "hard":
             assert_all_close(snapshot(target), stepped if number == 2 else before)
         else:
             assert target is online
@@ -145,7 +145,7 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
 )
 def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
     """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
-    config = LearnerConfig(returns="n_step", n_step=N_STEP)
+    config = learner_config(returns="n_step", n_step=N_STEP)
     learner = learners.make_learner(make("box", **network), config, threads=threads, want_trace=True)
     batch = make_batch(learner.online, "box")
     expected = {}
@@ -191,7 +191,7 @@ def test_metrics_are_of_the_learned_steps() -> None:
     "settings, network",
     [
         ({}, {}),
-        ({"loss": "huber", "value_rescaling": True}, {}),
+        ({"value_rescaling": True}, HUBER),
         ({}, CATEGORICAL),
         ({"munchausen": True, "returns": "watkins"}, {}),
     ],

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
-from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
 from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
-from tests.cases import make, randomise
+from tests.cases import config_from, learner_config, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import errors_of, make_learner
 
@@ -109,7 +108,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         "double_q": double_q, "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9,
         "target_update": "hard",
     }  # fmt: skip
-    learner = make_learner(make("box", **NETWORKS[core]), LearnerConfig(**settings), whole=True)
+    learner = make_learner(make("box", **NETWORKS[core]), learner_config(**settings), whole=True)
     randomise(learner.target, seed=9)
     online = make("box", **NETWORKS[core])
     batch = make_batch(online, "box", SHAPES, learn_length=1)._replace(
@@ -135,7 +134,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
-    learner = make_learner(network, LearnerConfig(**settings), whole=True)
+    learner = make_learner(network, learner_config(**settings), whole=True)
     batch = make_batch(network, "box", (Shape(0, 0, 5),), learn_length=4)
     batch = batch._replace(
         trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
@@ -225,4 +224,4 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Config.model_validate(settings)
+        config_from(settings)

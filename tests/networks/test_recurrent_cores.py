@@ -22,7 +22,7 @@ from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, randomise
+from tests.cases import SPACES, inputs, network_config, randomise
 from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
@@ -83,7 +83,7 @@ def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
 
 
 def stack(layers: list[nn.Module], state_type: type, *layer_shape: int) -> RecurrentStack:
-    return RecurrentStack(layers=layers, state_type=state_type, layer_shape=layer_shape)
+    return RecurrentStack(layers, state_type(*[layer_shape] * len(state_type._fields)))
 
 
 def lstm_stack(depth: int, skip: bool) -> RecurrentStack:
@@ -523,7 +523,7 @@ OPTIONS = {"adaptive_span": True, "compressed_slots": 2, "span_ramp": 3}
     ],
 )
 def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unread: str) -> None:
-    found = Config(network=NetworkConfig(**given)).unread()
+    found = Config(network=network_config(**given)).unread()
     assert set(found) == {f"network.{name}" for name in unread.split()}
 
 
@@ -547,7 +547,7 @@ def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unr
 )
 def test_settings_that_do_not_go_together(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        NetworkConfig(**given)
+        network_config(**given)
 
 
 def test_a_space_that_dtqns_encoder_cannot_read_is_named() -> None:

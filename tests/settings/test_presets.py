@@ -45,9 +45,9 @@ def test_layers_in_their_order(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
     config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
-    assert config.learner.batch_size == 2, "agent preset"
+    assert config.learner.batches.size == 2, "agent preset"
     assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
-    assert config.learner.q_lambda == 0.3, "the shorter name below it"
+    assert config.learner.returns.q_lambda == 0.3, "the shorter name below it"
     assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
     assert config.wandb == "offline", "WANDB_MODE over the file"
     assert config.replay.burn_in_length == 5, "flags over all"
@@ -202,7 +202,7 @@ def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files
 @pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
 def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
     config = resolve(None, {"env": env, "agent": agent}, {})
-    assert config.network.memory_length == config.network.context_length == rows
+    assert config.network.core.memory_length == config.network.core.context_length == rows
     assert config.replay.learn_length == config.replay.period == rows
     assert config.replay.burn_in_length == 0
 
@@ -216,7 +216,7 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
         "so there is no such number: must be an integer of at least 0 and at most 1000000"
     )
     given = {"env": "CartPole-v1", "network.memory_length": "7"}
-    assert resolve(None, given, {}, below=below).network.memory_length == 7
+    assert resolve(None, given, {}, below=below).network.core.memory_length == 7
 
 
 def test_a_users_own_words_are_left_as_they_are():
@@ -253,16 +253,18 @@ def _agents(tmp_path):
 def test_an_agent_of_a_users_file(tmp_path):
     config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
     assert (config.agent, config.network.core) == ("my", "lru")
-    assert config.network.memory_length == 11, "the task's preset lies over the agent's, as over shipped ones"
+    assert config.network.core.memory_length == 11, (
+        "the task's preset lies over the agent's, as over shipped ones"
+    )
     config = resolve(None, {"agent": f"mine={tmp_path}/gtrxl.yaml"}, {})
-    assert (config.agent, config.network.memory_length) == ("mine", 9)
+    assert (config.agent, config.network.core.memory_length) == ("mine", 9)
 
 
 def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("{over_task: true, network: {memory_length: 9}, learner: {gamma: 0.9}}")
     config = resolve(None, {"agent": str(file), "env": "t-maze-passive-9", "learner.gamma": "0.8"}, {})
-    assert (config.network.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
+    assert (config.network.core.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
     assert config.learner.n_step == 10, "the task's, where the agent says nothing"
     file.write_text("over_task: maybe")
     assert error_of({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
@@ -279,7 +281,7 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
     flags = {"agent": str(agent), "env": "t-maze-passive-20"}
     config = resolve(file, flags, {}, below=budget, suite=suite)
     assert (config.learner.gamma, config.learner.n_step) == (gamma, n_step)
-    assert config.network.memory_length == 22
+    assert config.network.core.memory_length == 22
     assert (config.total_env_steps, config.warmup_env_steps) == (4000, 40)
     config = resolve(file, {**flags, "learner.gamma": "0.5"}, {}, below=budget, suite=suite)
     assert config.learner.gamma == 0.5
@@ -288,7 +290,7 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
 def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
     flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
     base = resolve(None, flags | {"agent": "gtrxl"}, {})
-    assert base.network.memory_length == 5
+    assert base.network.core.memory_length == 5
     variant = "long=gtrxl+network.memory-length=80+learner.learning_rate=1e+3+network.gate_bias=-1e-1"
     config = resolve(None, flags | {"agent": variant}, {})
     found = {name: value_of(config, name) for name in fields_of()}
