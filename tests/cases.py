@@ -11,7 +11,7 @@ from torch import nn
 
 from dtqn import networks
 from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
-from dtqn.settings.layers import fitted, nested
+from dtqn.settings.layers import fitted, merge, nested
 from dtqn.types import StepInputs
 
 NUM_ACTIONS = 3
@@ -62,9 +62,11 @@ WINDOWED: dict[str, dict[str, Any]] = {
 def group(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """A group's settings from the names that are within it, or were before choices had their own.
 
-    What nothing chosen has is left out.
+    What nothing chosen has is left out; mappings lie over the others.
     """
-    values: dict[str, Any] = fitted(nested({f"{name}.{key}": value for key, value in settings.items()}))
+    plain = {f"{name}.{key}": value for key, value in settings.items() if not isinstance(value, dict)}
+    others = {f"{name}.{key}": value for key, value in settings.items() if isinstance(value, dict)}
+    values: dict[str, Any] = fitted(merge(nested(plain), nested(others)))
     return values.get(name, {})
 
 
