@@ -42,12 +42,12 @@ SIDES = {
     "graphs": {"device": "cuda", "cuda_graphs": "true"},
 }
 PAPER_SIZE = {
-    "network.num_layers": "12",
+    "network.core.num_layers": "12",
     "network.width": "256",
-    "network.num_heads": "8",
-    "network.mlp_width": "1024",
+    "network.core.num_heads": "8",
+    "network.core.mlp_width": "1024",
     "network.head_width": "256",
-    "network.memory_length": "512",
+    "network.core.memory_length": "512",
 }
 """GTrXL's 12 layers and a memory of 512 rows, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
@@ -57,7 +57,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         **PAPER_SIZE,
     },
 }
-_MEMORY = "network.memory_length"
+_MEMORY = "network.core.memory_length"
 """A network that sets it is measured on memories that are full."""
 
 

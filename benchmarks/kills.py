@@ -40,12 +40,12 @@ FLAGS = {
     "evaluator": "inline",
     "wandb": "disabled",
     "network.width": 16,
-    "network.num_layers": 1,
-    "learner.batch_size": 4,
+    "network.core.num_layers": 1,
+    "learner.batches.size": 4,
     "replay.capacity": 20_000,
     "actor.num_envs": 4,
     "actor.pool": "process",
-    "actor.step_timeout": 5,
+    "actor.pool.step_timeout": 5,
 }
 
 
@@ -54,7 +54,7 @@ class Endured:
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        flags = FLAGS | {"actor.num_workers": workers, "run-dir": folder}
+        flags = FLAGS | {"actor.pool.num_workers": workers, "run-dir": folder}
         self._start = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder.with_suffix(".log")

@@ -35,7 +35,7 @@ _RIVALS = {
     "none": _MEMORYLESS,
     "none-with-previous": [
         *_MEMORYLESS,
-        *("--network.use_prev_action", "true", "--network.use_prev_reward", "true"),
+        *("--network.encoder.use_prev_action", "true", "--network.encoder.use_prev_reward", "true"),
     ],
 }
 

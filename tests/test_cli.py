@@ -125,7 +125,7 @@ def test_envs_shows_one_task(capsys, tmp_path):
 
 def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
     """It is described all the same, with what its preset makes of the task itself."""
-    assert "network.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
+    assert "network.core.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
     monkeypatch.setenv("WANDB_MODE", "absurd")
     assert cli.main(["envs", "--env", "t-maze-passive-99999999"]) == 0
     assert "corridor of 99999999" in capsys.readouterr().out
@@ -138,9 +138,15 @@ def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.gate_bias", "-1e-1"],
-        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.gate-bias=-1e-1"],
-        ["train", "--learner.learning_rate=3e-4", "--total-env-steps=1000000", "--network.gate_bias", "-0.1"],
+        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.core.gate_bias", "-1e-1"],
+        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.core.gate_bias=-1e-1"],
+        [
+            "train",
+            "--learner.learning_rate=3e-4",
+            "--total-env-steps=1000000",
+            "--network.core.gate_bias",
+            "-0.1",
+        ],
     ],
 )
 def test_spellings_of_an_option(capsys, tmp_path, argv):
@@ -224,7 +230,7 @@ def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
             "env is tests.toy:DictTask: network.encoder is dtqn, which cannot read a Dict; try default",
         ),
         (
-            ["--network.width", "1000000", "--network.num_heads", "1"],
+            ["--network.width", "1000000", "--network.core.num_heads", "1"],
             "network.width is 1000000: the run would take",
         ),
         (["--replay.capacity", "1e13"], "replay.capacity is 10000000000000: the run would take"),
@@ -323,7 +329,7 @@ def test_names_of_run_directories():
 @pytest.mark.parametrize(
     ("setting", "same"),
     [
-        *(({name: "2"}, True) for name in ("threads", "actor.step_timeout")),
+        *(({name: "2"}, True) for name in ("threads", "actor.pool.step_timeout")),
         ({"evaluator": "process", "device": "cpu", "wandb": "offline"}, True),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
         *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "task.noise")),

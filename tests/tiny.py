@@ -13,8 +13,8 @@ _FLAGS = (
     *("--evaluator", "inline", "--total-env-steps", "600", "--warmup-env-steps", "200"),
     *("--metrics-every", "100", "--evaluation.period", "200", "--evaluation.episodes", "20"),
     *("--evaluation.first-episodes", "10", "--actor.num_envs", "4", "--replay.capacity", "2000"),
-    *("--learner.env_steps_per_update", "40", "--learner.batch_size", "4"),
-    *("--network.width", "16", "--network.mlp_width", "16"),
+    *("--learner.batches.env_steps_per_update", "40", "--learner.batches.size", "4"),
+    *("--network.width", "16", "--network.core.mlp_width", "16"),
 )
 
 

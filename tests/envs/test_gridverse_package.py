@@ -262,7 +262,7 @@ def test_the_command_of_the_documentation_trains(coins: Path) -> None:
     """The native engine refuses the file, so nothing may ask it on the way."""
     (command,) = re.findall(r"^    python run.py (--env gridverse:coins.yaml .*)$", DOCS, re.MULTILINE)
     short = "--total-env-steps 200 --warmup-env-steps 100 --actor.num_envs 2 --replay.capacity 8000"
-    short += " --learner.batch_size 2 --evaluation.episodes 2 --wandb disabled --device cpu --run-dir run"
+    short += " --learner.batches.size 2 --evaluation.episodes 2 --wandb disabled --device cpu --run-dir run"
     assert cli.main(shlex.split(f"{command} {short}")) == 0
     assert (coins / "run" / "result.json").exists()
 

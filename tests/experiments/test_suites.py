@@ -138,7 +138,7 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
 
 def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
     suite = suite_of(tmp_path)
-    configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batch_size": "5"}, suite)
+    configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batches.size": "5"}, suite)
     assert [(c.env, c.agent) for c in configs] == [
         (env, agent) for env in FIGURES for agent in ("mingru", "dqn")
     ]

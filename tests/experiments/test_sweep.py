@@ -122,7 +122,7 @@ def test_a_sweep_whose_first_runs_all_fail_is_ended(run):
     ("searched", "message"),
     [
         (
-            "network.num_heads: {values: [2, 3, 5, 6]}",
+            "network.core.num_heads: {values: [2, 3, 5, 6]}",
             "network.width is 64, not a multiple of network.num_heads 3; try 66 (network.num_heads from ",
         ),
         ("learner.gamma: {values: [2, 3, 0.9, 4]}", "learner.gamma is 3 (from "),
@@ -162,7 +162,10 @@ def test_the_leaderboard_has_the_first_parameters_that_vary(tmp_path):
     file = read_file(_ROOT / "configs/sweeps/everything.yaml")
     trials = []
     for number, draw in enumerate(itertools.islice(draws(file, 0), 7), 1):
-        parameters = draw.parameters | {"learner.learning_rate": 0.00123456, "learner.q_lambda": number}
+        parameters = draw.parameters | {
+            "learner.learning_rate": 0.00123456,
+            "learner.returns.q_lambda": number,
+        }
         trials.append(Trial(number, parameters, "finished", value=number / 8))
     results = Results(file, tmp_path, trials)
     header, *lines = results.table()

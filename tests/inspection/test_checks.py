@@ -25,9 +25,9 @@ from tests.cases import randomise
 TASK = "t-maze-passive-20"
 SIZES: dict[str, Any] = {
     "network.width": 16,
-    "network.mlp_width": 16,
-    "network.num_layers": 2,
-    "network.memory_length": 6,
+    "network.core.mlp_width": 16,
+    "network.core.num_layers": 2,
+    "network.core.memory_length": 6,
     "replay.burn_in_length": 3,
     "replay.learn_length": 7,
     "replay.sequence_period": 5,
@@ -53,11 +53,11 @@ def config_of(agent: str, **more: Any) -> Config:
     built = presets.resolve(None, {"env": TASK, "agent": agent}, {})
     if built.network.core == "dtqn":
         context = built.network.core.context_length
-        own = {"network.context_length": 10} if context != 1 else {}
+        own = {"network.core.context_length": 10} if context != 1 else {}
         flags = {"env": TASK, "agent": agent, **own, "replay.learn_length": 10, "replay.burn_in_length": 0}
         flags["learner.n_step"] = 2
     if agent in ("darqn",):
-        flags.pop("network.num_layers")
+        flags.pop("network.core.num_layers")
     return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {})
 
 

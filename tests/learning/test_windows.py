@@ -162,13 +162,13 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     """Drawn uniformly, all of it learned: the public code's replay of contexts."""
     flags = {
         "agent": agent, "env": "gridverse-memory-5x5", "task.time_limit": "12", "actor.num_envs": "2",
-        "network.width": "8", "network.num_heads": "2", "network.context_length": "5",
+        "network.width": "8", "network.core.num_heads": "2", "network.core.context_length": "5",
         "replay.burn_in_length": "4",
         "warmup_env_steps": "200", "total_env_steps": "1000", "replay.capacity": "1000", "device": "cpu",
         "replay.priority_exponent": "0", "metrics_every": "100",
     }  # fmt: skip
     if agent == "drqn-paper":
-        del flags["network.num_heads"], flags["network.context_length"]
+        del flags["network.core.num_heads"], flags["network.core.context_length"]
     trainer = Trainer(presets.resolve(None, flags, {}))
     while trainer.env_steps < 200:
         trainer.advance()

@@ -531,12 +531,15 @@ def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unr
     "given, named",
     [
         ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
-        ({"compressed_slots": 2, "adaptive_span": True}, "network.compressed_slots is 2 with network.ad"),
-        ({"compressed_slots": 2, "memory_length": 3}, "network.memory_length is 3, below network.compr"),
+        (
+            {"compressed_slots": 2, "adaptive_span": True},
+            "network.core.compressed_slots is 2 with network.ad",
+        ),
+        ({"compressed_slots": 2, "memory_length": 3}, "network.core.memory_length is 3, below network.compr"),
         ({"span_ramp": 0}, "span_ramp\n.* greater than or equal to 1"),
         ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
-        ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
+        ({"encoder": "dtqn", "use_prev_reward": True}, "network.encoder.use_prev_reward is true"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
         ({"core": "deltanet", "width": 10, "num_heads": 3}, "network.width is 10, not a multiple .* try 9"),
         (

@@ -35,7 +35,7 @@ def test_settings_cannot_be_changed_after():
 def test_a_core_and_an_encoder_of_a_users_own():
     """All settings are taken to be read; the core tells W when it is built."""
     flags = {"network.core": "my_code.cores:make", "network.encoder": "other:Encoder"}
-    odd = {"network.num_heads": "5", "network.positions": "none", "replay.trace_dtype": "float32"}
+    odd = {"network.core.num_heads": "5", "network.core.positions": "none", "replay.trace_dtype": "float32"}
     weighed = {"learner.auxiliary_weight": "0.5", "replay.memory": "refreshed"}
     config = resolve(None, flags | odd | weighed, {})
     assert (config.network.core, config.network.encoder) == ("my_code.cores:make", "other:Encoder")

@@ -20,8 +20,8 @@ from tests.settings.resolving import error_of
     [
         ("learner: {learning_rat: 1}", "learner.learning_rat", "learner.learning_rate"),
         ("learning_rate: 1", "learning_rate", "learner.learning_rate"),
-        ("network: {memory_len: 1}", "network.memory_len", "network.memory_length"),
-        ("network.memory-len: 1", "network.memory_len", "network.memory_length"),
+        ("network: {memory_len: 1}", "network.memory_len", "network.core.memory_length"),
+        ("network.memory-len: 1", "network.memory_len", "network.core.memory_length"),
         ("total_steps: 1", "total_steps", "total_env_steps"),
         ("lerner: {n_step: 1}", "lerner", "learner"),
     ],
@@ -137,7 +137,7 @@ def _values(field):
 
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
-    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
+    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.batches.minibatches"),
     "learner.novelty_centred",
 }
 _FREE = [
@@ -212,10 +212,10 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
-        "network.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its episodes, "
+        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its episodes, "
         "so there is no such number: must be an integer of at least 0 and at most 1000000"
     )
-    given = {"env": "CartPole-v1", "network.memory_length": "7"}
+    given = {"env": "CartPole-v1", "network.core.memory_length": "7"}
     assert resolve(None, given, {}, below=below).network.core.memory_length == 7
 
 
@@ -227,18 +227,18 @@ def test_a_users_own_words_are_left_as_they_are():
 @pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
 @pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
-    """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    """Only dtqn-paper does: gates that are shared and start without bias, should `network.core.gate` be gru."""
     config = resolve(None, {"agent": agent, "env": env}, {})
-    named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
+    named = {"network.core.gate_bias", "network.core.share_gates"} if agent == "dtqn-paper" else set()
     assert set(config.unread()) == named
     assert presets.unread(config) == [], "and nobody is warned of it"
 
 
 def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
-    config = resolve(None, {"agent": "dtqn-paper", "network.gate_bias": "3"}, {})
-    assert presets.unread(config) == ["network.gate_bias"]
+    config = resolve(None, {"agent": "dtqn-paper", "network.core.gate_bias": "3"}, {})
+    assert presets.unread(config) == ["network.core.gate_bias"]
     of_a_user = config.model_copy(update={"agent": "mine"})
-    assert presets.unread(of_a_user) == ["network.gate_bias", "network.share_gates"]
+    assert presets.unread(of_a_user) == ["network.core.gate_bias", "network.core.share_gates"]
 
 
 def _agents(tmp_path):
@@ -288,17 +288,19 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
 
 
 def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
-    flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
+    flags = {"env": "t-maze-passive-9", "network.core.memory_length": "5", "network.width": "32"}
     base = resolve(None, flags | {"agent": "gtrxl"}, {})
     assert base.network.core.memory_length == 5
-    variant = "long=gtrxl+network.memory-length=80+learner.learning_rate=1e+3+network.gate_bias=-1e-1"
+    variant = (
+        "long=gtrxl+network.core.memory_length=80+learner.learning_rate=1e+3+network.core.gate_bias=-1e-1"
+    )
     config = resolve(None, flags | {"agent": variant}, {})
     found = {name: value_of(config, name) for name in fields_of()}
     assert {name: value for name, value in found.items() if value != value_of(base, name)} == {
         "agent": "long",
-        "network.memory_length": 80,
+        "network.core.memory_length": 80,
         "learner.learning_rate": 1000.0,
-        "network.gate_bias": -0.1,
+        "network.core.gate_bias": -0.1,
     }
     of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
     assert (of_file.agent, of_file.network.core, of_file.network.width) == ("wide", "lru", 128)
@@ -351,7 +353,7 @@ def test_a_mistake_in_a_variants_settings_names_the_variant():
 
 def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
     """Nor does one of an older version, which lacks the settings that came later."""
-    config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
+    config = resolve(None, {"agent": "long=gtrxl+network.core.memory_length=80"}, {})
     file = tmp_path / "config.yaml"
     for text in (layers.to_yaml(config), layers.to_yaml(config).replace("  epsilon: 0.0\n", "")):
         file.write_text(text)
@@ -375,7 +377,7 @@ def test_a_files_settings_of_single_agents_lie_over_those_of_all(tmp_path):
     assert (gtrxl.learner.n_step, gtrxl.network.width) == (7, 32)
     assert chosen("gated-deltanet").learner.n_step == 9
     # Variants are of the agent, and flags and a variant's own settings lie over all files.
-    assert chosen("long=gtrxl+network.memory_length=80").learner.n_step == 7
+    assert chosen("long=gtrxl+network.core.memory_length=80").learner.n_step == 7
     assert chosen("n=gtrxl+learner.n_step=2").learner.n_step == 2
     assert chosen("gtrxl", **{"learner.n_step": "2"}).learner.n_step == 2
     # A file of the user's has settings of its own.

@@ -8,17 +8,20 @@ from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
 
 _BURN_IN = {"agent": "drqn", "replay.learn_burn_in": "true"}
-_WINDOW = {"agent": "dtqn", "network.context_length": "4", "replay.learn_length": "2"}
+_WINDOW = {"agent": "dtqn", "network.core.context_length": "4", "replay.learn_length": "2"}
 _DTQN = {"network.encoder": "dtqn"}
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"network.width": "66", "network.num_heads": "4"}, "network.width is 66, not a multiple"),
+        ({"network.width": "66", "network.core.num_heads": "4"}, "network.width is 66, not a multiple"),
         ({"replay.sequence_period": "41"}, "replay.sequence_period is 41, above replay.learn_length 40"),
         ({"warmup_env_steps": "500", "total_env_steps": "400"}, "warmup_env_steps is 500, above total_env"),
-        ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
+        (
+            {"network.distribution.v_min": "3", "network.distribution.v_max": "3"},
+            "network.distribution.v_min is 3.0, not below network.v_max 3.0",
+        ),
         (
             {"env": "hallway", "learner.novelty_centred": "true"},
             "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0",
@@ -52,11 +55,17 @@ _DTQN = {"network.encoder": "dtqn"}
             _WINDOW | {"replay.burn_in_length": "2", "learner.n_step": "5"},
             "learner.n_step is 5, above network.context_length 4",
         ),
-        (_DTQN | {"network.chrono_init": "true"}, "network.chrono_init is true, but network.encoder"),
-        (_DTQN | {"network.use_prev_reward": "true"}, "network.use_prev_reward is true, but network.enc"),
         (
-            {"actor.pool": "process", "actor.num_workers": "33"},
-            "actor.num_workers is 33, above actor.num_envs",
+            _DTQN | {"network.core.chrono_init": "true"},
+            "network.core.chrono_init is true, but network.encoder",
+        ),
+        (
+            _DTQN | {"network.encoder.use_prev_reward": "true"},
+            "network.encoder.use_prev_reward is true, but network.enc",
+        ),
+        (
+            {"actor.pool": "process", "actor.pool.num_workers": "33"},
+            "actor.pool.num_workers is 33, above actor.num_envs",
         ),
         (
             {"agent": "dtqn", "learner.rollout_length": "16"},
@@ -64,11 +73,11 @@ _DTQN = {"network.encoder": "dtqn"}
         ),
         (
             {"agent": "pqn", "actor.num_envs": "12"},
-            "learner.minibatches is 16, no divisor of actor.num_envs 12; try 12",
+            "learner.batches.minibatches is 16, no divisor of actor.num_envs 12; try 12",
         ),
         (
-            {"agent": "pqn", "learner.minibatches": "12"},
-            "learner.minibatches is 12, no divisor of actor.num_envs 32; try 8",
+            {"agent": "pqn", "learner.batches.minibatches": "12"},
+            "learner.batches.minibatches is 12, no divisor of actor.num_envs 32; try 8",
         ),
     ],
 )
@@ -83,8 +92,8 @@ def test_what_to_try_fits_and_the_sources_are_named():
     assert (
         message.startswith("replay.capacity is 1000") and "replay.capacity from --replay.capacity" in message
     )
-    assert "; try 66" in error_of({"network.num_heads": "3"}), "an even multiple"
-    assert "; try 70" in error_of({"network.width": "65", "network.num_heads": "5"})
+    assert "; try 66" in error_of({"network.core.num_heads": "3"}), "an even multiple"
+    assert "; try 70" in error_of({"network.width": "65", "network.core.num_heads": "5"})
 
 
 @pytest.mark.parametrize(
@@ -114,21 +123,23 @@ def test_a_window_of_a_whole_episode_holds_any_bootstrap():
         "replay.burn_in_length": "1",
         "learner.n_step": "9",
     }
-    assert resolve(None, flags | {"network.context_length": "4"}, {}).learner.n_step == 9
-    too_short = {"network.context_length": "3", "replay.burn_in_length": "0"}
+    assert resolve(None, flags | {"network.core.context_length": "4"}, {}).learner.n_step == 9
+    too_short = {"network.core.context_length": "3", "replay.burn_in_length": "0"}
     assert error_of(flags | too_short).startswith("learner.n_step is 9, above network.context_length 3")
 
 
 _PLAIN = {"env": "hallway"}  # no preset of it sets any of these
-_UNREAD = {"learner.q_lambda": "0.5", "learner.munchausen_clip": "2"}
+_UNREAD = {"learner.returns.q_lambda": "0.5", "learner.bootstrap.clip": "2"}
 _READ = {"learner.returns": "watkins", "learner.munchausen": "true"}
-_ATOMS = {"network.distribution": "categorical", "network.num_atoms": "8"}
+_ATOMS = {"network.distribution": "categorical", "network.distribution.num_atoms": "8"}
 _OF_REPLAY = {
-    **dict.fromkeys(("learner.batch_size", "learner.env_steps_per_update", "replay.learn_length"), "9"),
+    **dict.fromkeys(
+        ("learner.batches.size", "learner.batches.env_steps_per_update", "replay.learn_length"), "9"
+    ),
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
     **{"replay.max_priority_weight": "0.5", "replay.initial_priority": "max", "replay.capacity": "9000"},
     **{"learner.n_step": "5", "replay.sequence_period": "9"},
-    **{"learner.target_ema_rate": "0.5", "learner.target_update_period": "9"},
+    **{"learner.target_update.rate": "0.5", "learner.target_update.period": "9"},
 }
 
 
@@ -137,14 +148,22 @@ _OF_REPLAY = {
     [
         (_PLAIN | _UNREAD, set(_UNREAD)),
         (_PLAIN | _UNREAD | _READ, set()),
-        (_PLAIN | _ATOMS | {"learner.loss": "huber"}, {"learner.loss"}),
+        (_PLAIN | _ATOMS | {"network.distribution.loss": "huber"}, {"network.distribution.loss"}),
         (
-            _PLAIN | {"network.num_atoms": "8", "network.v_min": "-1", "learner.loss": "huber"},
-            {"network.num_atoms", "network.v_min"},
+            _PLAIN
+            | {
+                "network.distribution.num_atoms": "8",
+                "network.distribution.v_min": "-1",
+                "network.distribution.loss": "huber",
+            },
+            {"network.distribution.num_atoms", "network.distribution.v_min"},
         ),
-        ({"learner.target_update_period": "100"}, {"learner.target_update_period"}),
-        ({"learner.target_update_period": "100", "learner.target_update": "hard"}, set()),
-        ({"learner.target_ema_rate": "0.1", "learner.target_update": "hard"}, {"learner.target_ema_rate"}),
+        ({"learner.target_update.period": "100"}, {"learner.target_update.period"}),
+        ({"learner.target_update.period": "100", "learner.target_update": "hard"}, set()),
+        (
+            {"learner.target_update.rate": "0.1", "learner.target_update": "hard"},
+            {"learner.target_update.rate"},
+        ),
         ({"actor.epsilon_final": "0.2"}, {"actor.epsilon_final"}),
         ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, set()),
         ({"replay.max_priority_weight": "0.5"}, set()),
@@ -153,23 +172,26 @@ _OF_REPLAY = {
             {"replay.max_priority_weight"},
         ),
         ({"agent": "dtqn", "replay.trace_dtype": "float32"}, {"replay.trace_dtype"}),
-        ({"agent": "darqn", "network.skip_connections": "true"}, {"network.skip_connections"}),
-        ({"agent": "darqn", "network.skip_connections": "true", "network.num_layers": "2"}, set()),
-        ({"network.skip_connections": "true"}, {"network.skip_connections"}),
+        ({"agent": "darqn", "network.core.skip_connections": "true"}, {"network.core.skip_connections"}),
+        ({"agent": "darqn", "network.core.skip_connections": "true", "network.core.num_layers": "2"}, set()),
+        ({"network.core.skip_connections": "true"}, {"network.core.skip_connections"}),
         (
             {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
             {"learner.learning_rate_decay_start"},
         ),
-        ({"learner.epochs": "2", "learner.minibatches": "8"}, {"learner.epochs", "learner.minibatches"}),
+        (
+            {"learner.batches.epochs": "2", "learner.batches.minibatches": "8"},
+            {"learner.batches.epochs", "learner.batches.minibatches"},
+        ),
         (
             {"env": "hallway", "learner.target_update": "none", "learner.double_q": "false"},
             {"learner.double_q"},
         ),
-        ({"network.encoder_norm": "false"}, {"network.encoder_norm"}),
-        ({"network.encoder_norm": "false", "network.encoder_layers": "1"}, set()),
-        ({"agent": "darqn", "network.encoder_layers": "1"}, {"network.encoder_layers"}),
+        ({"network.encoder.norm": "false"}, {"network.encoder.norm"}),
+        ({"network.encoder.norm": "false", "network.encoder.num_layers": "1"}, set()),
+        ({"agent": "darqn", "network.encoder.num_layers": "1"}, {"network.encoder.num_layers"}),
         ({"agent": "pqn"} | _OF_REPLAY, set(_OF_REPLAY)),
-        ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, {"learner.q_lambda"}),
+        ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, {"learner.returns.q_lambda"}),
     ],
 )
 def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):

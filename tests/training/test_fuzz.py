@@ -20,9 +20,9 @@ _DAMAGES = 35
 _SETTINGS = {
     **{"env": "gridverse-memory-5x5", "task.time_limit": 10, "wandb": "disabled", "device": "cpu"},
     **{"total_env_steps": 240, "warmup_env_steps": 100, "metrics_every": 40, "checkpoint_every": 1000},
-    **{"actor.num_envs": 4, "actor.epsilon_anneal_env_steps": 100, "learner.env_steps_per_update": 4},
-    **{"learner.batch_size": 2, "network.width": 8, "network.head_width": 8, "network.mlp_width": 8},
-    **{"network.num_layers": 1, "network.num_heads": 1, "network.memory_length": 4},
+    **{"actor.num_envs": 4, "actor.epsilon_anneal_env_steps": 100, "learner.batches.env_steps_per_update": 4},
+    **{"learner.batches.size": 2, "network.width": 8, "network.head_width": 8, "network.core.mlp_width": 8},
+    **{"network.core.num_layers": 1, "network.core.num_heads": 1, "network.core.memory_length": 4},
     **{"replay.capacity": 400, "replay.learn_length": 6, "replay.sequence_period": 3},
     **{"replay.burn_in_length": 2, "evaluation.period": 80, "evaluation.episodes": 4},
     **{"evaluation.num_envs": 4},

@@ -161,8 +161,8 @@ number = 3
 _FLAGS = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
-    --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
-    --learner.env-steps-per-update 20 --wandb disabled --evaluator inline
+    --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batches.size 2
+    --learner.batches.env_steps_per_update 20 --wandb disabled --evaluator inline
 """
 SMALL = _FLAGS.split()
 
@@ -193,7 +193,7 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
         ("self.embedding", ()),
         (
             "self.embedding",
-            ("--learner.precision", "bfloat16", "--threads", "2", "--learner.batch-size", "4"),
+            ("--learner.precision", "bfloat16", "--threads", "2", "--learner.batches.size", "4"),
         ),
         ("self", ()),
     ],

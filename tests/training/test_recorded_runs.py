@@ -38,7 +38,7 @@ OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
     "gtrxl+heavenhell": ["--env", "heavenhell", "--wandb", "disabled"],
-    "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.minibatches", "4"],
+    "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.batches.minibatches", "4"],
 }
 """A preset, what is added to it, and the flags that add it."""
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -55,8 +55,8 @@ SHORT = [
     *("--device", "cpu", "--wandb", "disabled", "--threads", "1", "--evaluator", "inline"),
     *("--total-env-steps", "1200", "--warmup-env-steps", "400", "--metrics-every", "400"),
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
-    *("--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),
-    *("--learner.target_update_period", "10", "--replay.capacity", "2048"),
+    *("--learner.batches.env_steps_per_update", "50", "--learner.batches.size", "4"),
+    *("--learner.target_update.period", "10", "--replay.capacity", "2048"),
     *("--evaluation.period", "600", "--evaluation.episodes", "8", "--evaluation.num_envs", "8"),
 ]
 """A second or two in which warm-up ends, targets are copied and episodes are evaluated."""
