@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import envs
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import Config, ConfigError, choices_of, fields_of, settings_of
 from dtqn.settings.layers import Layer, nested, read_yaml
 from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
@@ -36,7 +36,7 @@ def test_layers_in_their_order(tmp_path):
     configs = tmp_path / "configs"
     for name, content in [
         ("agents/gtrxl", "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}"),
-        ("envs/gridverse", "learner: {n_step: 9, q_lambda: 0.3}"),
+        ("envs/gridverse", "learner: {n_step: 9, returns: peng, q_lambda: 0.3}"),
         ("envs/gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
         ("envs/gridverse-memory-7", "learner: {n_step: 9}"),
     ]:
@@ -91,8 +91,8 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (None, "config is {}: there is no such file"),
         (b"seed: 1\nlearner: {n_step: 2}\nseed: 2", "config is {}: line 3: seed is there twice"),
         (b"learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "config is {}: line 4: n_step is there twice"),
-        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner is there twice"),
-        (b"learner: {n_step: 2, n-step: 3}", "config is {}: n_step is there twice"),
+        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner.n_step is there twice"),
+        (b"learner: {n_step: 2, n-step: 3}", "config is {}: learner.n_step is there twice"),
         (b"seed: !!int x", "config is {}: line 1: 'x' is no int"),
         (b"a: &a [1]\nb: [*a, *a]", "config is {}: line 2: aliases (*name) are not read; write the"),
         (_DEEP.encode(), "config is {}: line 1: more than 50 collections inside each other"),
@@ -121,8 +121,22 @@ def test_empty_files_and_groups_change_nothing(tmp_path):
 
 def test_dots_dashes_and_nesting_are_alike():
     spelled = {"learner.n-step": 1, "learner": {"gamma": 2, "target-update": 3}, "total-env-steps": 4}
-    learner = {"n_step": 1, "gamma": 2, "target_update": 3}
+    learner = {"n_step": 1, "gamma": 2, "target_update": {"name": 3}}
     assert nested(spelled) == {"learner": learner, "total_env_steps": 4}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "network.core: lstm\nnetwork.core.num_layers: 3",
+        "network: {core: {name: lstm, num_layers: 3}}",
+        "network: {core: lstm, core.num-layers: 3}",
+        "network: {core: lstm, num_layers: 3}",
+    ],
+)
+def test_what_is_chosen_and_its_settings_are_spelled_alike(written):
+    """The last as before choices had settings of their own."""
+    assert nested(yaml.safe_load(written)) == {"network": {"core": {"name": "lstm", "num_layers": 3}}}
 
 
 def _values(field):
@@ -137,13 +151,15 @@ def _values(field):
 
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
-    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.batches.minibatches"),
-    "learner.novelty_centred",
+    *("learner.next_window", "learner.auxiliary_weight", "learner.novelty_centred"),
 }
 _FREE = [
     n
     for n in fields_of()
-    if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation.")) and n not in _BOUND
+    if n.startswith(("learner.", "actor.exploration.", "actor.epsilon", "evaluation."))
+    and n not in _BOUND
+    and n in settings_of(Config())
+    and n not in choices_of()
 ]
 
 
@@ -202,13 +218,14 @@ def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files
 @pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
 def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
     config = resolve(None, {"env": env, "agent": agent}, {})
-    assert config.network.core.memory_length == config.network.core.context_length == rows
+    core = config.network.core
+    assert (core.context_length if agent == "dtqn" else core.memory_length) == rows
     assert config.replay.learn_length == config.replay.period == rows
     assert config.replay.burn_in_length == 0
 
 
 def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number():
-    below = [Layer("own.yaml", {"network": {"memory_length": "horizon"}})]
+    below = [Layer("own.yaml", nested({"network.core.memory_length": "horizon"}))]
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
@@ -244,7 +261,7 @@ def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
 def _agents(tmp_path):
     """Files of a user's: an agent, and one that is named as a shipped preset."""
     for name in ("my", "gtrxl"):
-        (tmp_path / f"{name}.yaml").write_text("network: {core: lru, memory_length: 9}")
+        (tmp_path / f"{name}.yaml").write_text("network: {core: {name: mingru, memory_length: 9}}")
     (tmp_path / "with-seed.yaml").write_text("seed: 3")
     (tmp_path / "with-agents.yaml").write_text("agents: {drqn: {learner: {n_step: 5}}}")
     return tmp_path
@@ -252,7 +269,7 @@ def _agents(tmp_path):
 
 def test_an_agent_of_a_users_file(tmp_path):
     config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
-    assert (config.agent, config.network.core) == ("my", "lru")
+    assert (config.agent, config.network.core.name) == ("my", "mingru")
     assert config.network.core.memory_length == 11, (
         "the task's preset lies over the agent's, as over shipped ones"
     )
@@ -276,7 +293,8 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
     file, agent = tmp_path / "all.yaml", tmp_path / "mine.yaml"
     file.write_text("{learner: {n_step: 9}, network: {memory_length: 5}}")
     agent.write_text(yaml.safe_dump({"over_task": over_task, "learner": {"gamma": 0.9, "n_step": 8}}))
-    suite = [Layer("s", {"learner": {"gamma": 0.7, "n_step": 2}, "network": {"memory_length": "horizon"}})]
+    of_suite = {"learner.gamma": 0.7, "learner.n_step": 2, "network.core.memory_length": "horizon"}
+    suite = [Layer("s", nested(of_suite))]
     budget = [Layer("s", {"total_env_steps": 4000, "warmup_env_steps": 40})]
     flags = {"agent": str(agent), "env": "t-maze-passive-20"}
     config = resolve(file, flags, {}, below=budget, suite=suite)
@@ -295,24 +313,24 @@ def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
         "long=gtrxl+network.core.memory_length=80+learner.learning_rate=1e+3+network.core.gate_bias=-1e-1"
     )
     config = resolve(None, flags | {"agent": variant}, {})
-    found = {name: value_of(config, name) for name in fields_of()}
-    assert {name: value for name, value in found.items() if value != value_of(base, name)} == {
+    found, before = settings_of(config), settings_of(base)
+    assert {name: value for name, value in found.items() if value != before[name]} == {
         "agent": "long",
         "network.core.memory_length": 80,
         "learner.learning_rate": 1000.0,
         "network.core.gate_bias": -0.1,
     }
     of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
-    assert (of_file.agent, of_file.network.core, of_file.network.width) == ("wide", "lru", 128)
+    assert (of_file.agent, of_file.network.core.name, of_file.network.width) == ("wide", "lru", 128)
 
 
 def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "configs/agents/lru.yaml"
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "lru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "lru"
     (tmp_path / "configs/agents").mkdir(parents=True)
     (tmp_path / name).write_text("network: {core: gru}")
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "gru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "gru"
 
 
 @pytest.mark.parametrize(
