@@ -321,13 +321,13 @@ def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
         "network.core.gate_bias": -0.1,
     }
     of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
-    assert (of_file.agent, of_file.network.core.name, of_file.network.width) == ("wide", "lru", 128)
+    assert (of_file.agent, of_file.network.core.name, of_file.network.width) == ("wide", "mingru", 128)
 
 
 def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "configs/agents/lru.yaml"
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "lru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "mingru"
     (tmp_path / "configs/agents").mkdir(parents=True)
     (tmp_path / name).write_text("network: {core: gru}")
     assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "gru"

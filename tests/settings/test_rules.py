@@ -9,7 +9,7 @@ from tests.settings.resolving import error_of
 
 _BURN_IN = {"agent": "drqn", "replay.learn_burn_in": "true"}
 _WINDOW = {"agent": "dtqn", "network.core.context_length": "4", "replay.learn_length": "2"}
-_DTQN = {"network.encoder": "dtqn"}
+_DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
 
 
 @pytest.mark.parametrize(
