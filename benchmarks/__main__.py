@@ -8,22 +8,13 @@ From the root of the repository; on a machine that does nothing else.
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
-from benchmarks import agent, agents, envs, parameters, pool, popgym, random_play, replay, rivals
 from benchmarks.options import write
 
-BENCHMARKS = {
-    "envs": envs,
-    "replay": replay,
-    "agent": agent,
-    "agents": agents,
-    "rivals": rivals,
-    "parameters": parameters,
-    "random_play": random_play,
-    "popgym": popgym,
-    "pool": pool,
-}
+NAMES = ("envs", "replay", "agent", "agents", "rivals", "parameters", "random_play", "popgym", "pool")
+BENCHMARKS = {name: importlib.import_module(f"benchmarks.{name}") for name in (*NAMES, "interval_coverage")}
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ import yaml
 from scipy.stats import binomtest
 
 from benchmarks.options import one_line_errors
-from dtqn.experiments.scores import SOLVED, first_solved
+from dtqn.experiments.scores import SOLVED, SUCCESS, first_solved
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import setting_in
 
@@ -78,16 +78,16 @@ def chosen(
 
 
 def is_solved(record: Recorded) -> bool:
-    """Whether the last evaluation has 90 % success, or, in a task without success, a return of 0.9."""
+    """Whether a run solved its task; in a task without success, whether it ended with a return of 0.9."""
     success, total = (record["evaluations"][f"eval/{name}"][-1] for name in ("success", "return"))
-    return bool((total if success is None else success) >= SOLVED)
+    return bool(total >= SOLVED) if success is None else steps_to_solved(record) < math.inf
 
 
-def steps_to_90(record: Recorded) -> float:
-    """Env steps at the first evaluation that shows 90 % success; infinite where none does."""
+def steps_to_solved(record: Recorded) -> float:
+    """Env steps at which a run solved its task, by success; infinite where it did not."""
     columns = record["evaluations"]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    first = first_solved(rows)
+    first = first_solved(rows, SUCCESS, setting(record, "total_env_steps"))
     return math.inf if first is None else float(first["env_steps"] or 0)
 
 
@@ -109,7 +109,7 @@ def _steps(records: Sequence[Recorded]) -> str:
     of_task: dict[str, list[float]] = {}
     for record in records:
         if record["evaluations"]["eval/success"][-1] is not None:
-            of_task.setdefault(record["env"], []).append(steps_to_90(record))
+            of_task.setdefault(record["env"], []).append(steps_to_solved(record))
     medians = list(map(statistics.median, of_task.values()))
     ends = dict.fromkeys((min(medians), max(medians))) if medians else ()
     return " to ".join("never" if steps == math.inf else f"{steps / 1000:.0f} k" for steps in ends)
@@ -125,9 +125,12 @@ def table(records: Sequence[Recorded], rows: Sequence[Mapping[str, Any]]) -> str
         words = [row["title"], *(cell(cells.get(column, [])) for column in COLUMNS), steps]
         lines.append("".join(f"| {word} " if word else "| " for word in [*words, row.get("published")]) + "|")
     early = sum(record["result"]["env_steps"] < setting(record, "total_env_steps") for record in counted)
-    head = ["task (env steps)", *COLUMNS, f"steps to 90 %: {' / '.join(STEPS_OF)}", "published"]
-    note = f"{early} of these {len(counted)} runs ended early, at the first full evaluation above their bar:"
-    top = f"{note} they are judged by their best moment.\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
+    head = ["task (env steps)", *COLUMNS, f"steps to solved: {' / '.join(STEPS_OF)}", "published"]
+    note = (
+        f"{early} of these {len(counted)} runs ended when they passed, so their result is their best moment"
+    )
+    note += ", and whether they would have stayed so is not known."
+    top = f"{note}\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
     return top + "\n".join(lines)
 
 

@@ -63,7 +63,7 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:  # a name that is too long, say
         if error.filename is None:
             raise
-        print(f"error: {str(error.filename)[:60]}: {error.strerror}", file=sys.stderr)
+        print(f"error: {one_line(error.filename, 60)}: {error.strerror}", file=sys.stderr)
         return 2
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for every command

@@ -20,6 +20,7 @@ def replacing(file: Path, durable: bool = False) -> Iterator[Path]:
     """
     temporary = file.with_name(f".{file.name}.tmp")
     try:
+        temporary.unlink(missing_ok=True)  # it may be a link of a stranger's, which writing would follow
         yield temporary
         if durable:
             sync(temporary)

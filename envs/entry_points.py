@@ -6,7 +6,6 @@ and cannot stand in the way of any other module.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from envs import errors
 from envs.errors import ANY_FAULT
 from envs.vector import brief
 
@@ -150,10 +150,8 @@ def check_kwargs(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     unknown = [key for key in kwargs if key == "render_mode" or (key not in taken and not takes_any)]
     for key in unknown[:1]:
-        near = difflib.get_close_matches(key, taken, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(
-            f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{hint} "
+            f"task.kwargs is {brief(dict(kwargs))}, but {id} takes no {key}{errors.meant(key, taken)} "
             f"(it takes: {', '.join(taken) or 'nothing'})"
         )
     given = {"render_mode", *kwargs, *(preset or {})}

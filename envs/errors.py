@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,23 @@ ANY_FAULT: Final = (Exception, SystemExit)
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for a known name that is near; nothing where there is none."""
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """`; did you mean ...?` for the closest known name; empty where none is close."""
+    text, names = str(name), sorted(known)
+    # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
+    ends = [candidate for candidate in names if candidate.rpartition(".")[2] == text]
+    ends = ends or [candidate for candidate in names if _initials(candidate) == text.rpartition(".")[2]]
+    close = ends or difflib.get_close_matches(text[:100], names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse a pipe and a device, which may have no end or keep their reader waiting for ever: an OSError."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "is a pipe or a device; must be a file", str(path))
 
 
 def unreadable(path: Path, error: OSError) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from envs.entry_points import FIND_IT, search_working_directory
-from envs.errors import ANY_FAULT, unreadable
+from envs.errors import ANY_FAULT, check_is_file, unreadable
 from envs.families import GRIDVERSE_FILE, OTHERS, OWN, POMDP_FILE, family_of
 from envs.options import TaskOptions
 
@@ -121,6 +121,7 @@ def _named_in(path: Path) -> Iterator[_Part]:
 
 def _read(path: Path) -> bytes:
     try:
+        check_is_file(path)
         return path.read_bytes()
     except OSError as error:
         raise ValueError(unreadable(path, error)) from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space, iterate
 
+from envs.adapters.spaces import Actions, Observations
 from envs.errors import ANY_FAULT
 from envs.vector import AnyVectorEnv, AnyWrapper, brief
 
@@ -19,15 +19,11 @@ class Language(NamedTuple):
     """The spaces of one environment as its package makes it, and the way from and to a task's own."""
 
     observation_space: Space
-    read_space: Space
+    observations: Observations
     """The task's."""
-    read: Callable[[Any], Any]
-    """An observation of the environment -> one of the task."""
     action_space: Space
-    act: Callable[[int], Any]
-    """The number of an action -> the action."""
-    number: Callable[[Any], int]
-    """An action -> its number; any error for what is none."""
+    actions: Actions
+    """The task's."""
 
     def seen(self, observation: Any, num_envs: int | None) -> Any:
         """An observation in the task's space, of the environment's or of one that is in that space already.
@@ -38,23 +34,23 @@ class Language(NamedTuple):
         Raises:
             ValueError: for one that the environment does not give.
         """
-        if _is_of(self.read_space, observation, () if num_envs is None else (num_envs,)):
+        if _is_of(self.observations.space, observation, () if num_envs is None else (num_envs,)):
             return observation
         try:
             if num_envs is None:
-                return self.read(observation)
+                return self.observations.read(observation)
             ones = list(iterate(batch_space(self.observation_space, num_envs), observation))
-            read = [self.read(one) for one in ones]
+            read = [self.observations.read(one) for one in ones]
         except ANY_FAULT:
             space = " ".join(str(self.observation_space).split())
             raise ValueError(f"observation is {brief(observation)}; must be one of {space}") from None
-        if isinstance(self.read_space, gymnasium.spaces.Dict):
-            return {key: np.stack([one[key] for one in read]) for key in self.read_space.spaces}
+        if isinstance(self.observations.space, gymnasium.spaces.Dict):
+            return {key: np.stack([one[key] for one in read]) for key in self.observations.space.spaces}
         return np.stack(read)
 
     def acts(self, numbers: np.ndarray) -> Any:
         """The actions of a batch, from their numbers [N]."""
-        return np.stack([np.asarray(self.act(int(number))) for number in numbers])
+        return np.stack([np.asarray(self.actions.act(int(number))) for number in numbers])
 
     def numbers(self, action: Any, num_envs: int | None) -> Any:
         """The number of an action, or the numbers of a batch.
@@ -71,8 +67,8 @@ class Language(NamedTuple):
             raise ValueError(f"action is {brief(action)}; must be one of {space}") from None
 
     def _number(self, action: Any) -> int:
-        number = self.number(action)
-        if not np.array_equal(self.act(number), action):
+        number = self.actions.number(action)
+        if not np.array_equal(self.actions.act(number), action):
             raise ValueError
         return number
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-_EVERY_TASK: Final = ("time_limit", "grayscale", "resize", "hide", "noise", "flicker", "frame_stack")
+_EVERY_TASK: Final = ("time_limit", "grayscale", "resize", "hide", "frame_stack")
 """Options that every task takes. A family names the others that its tasks take."""
 
 
@@ -50,13 +50,6 @@ class TaskOptions:
     )
     hide: tuple[int, ...] | None = _option(
         None, "Components of a vector observation to leave out, from 0; none: nothing."
-    )
-    noise: float = _option(0.0, "Standard deviation of Gaussian noise on observed numbers (Box).", ge=0)
-    flicker: float = _option(
-        0.0,
-        "Probability that an observation is replaced by zeros (Hausknecht and Stone 2015).",
-        ge=0,
-        le=1,
     )
     frame_stack: int = _option(
         1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1, le=1000

@@ -64,18 +64,22 @@ def is_task(id: str) -> bool:
     return True
 
 
-def try_task(id: str, **options: Any) -> None:
+def try_task(id: str, **options: Any) -> dict[str, float]:
     """Tries a task that is not this project's own: plays a few steps on a copy of its own, which it closes.
 
     Nothing is done for this project's own tasks. A usual task takes a small part of a second.
+
+    Returns:
+        By part of its observations ("" where they are one array), the largest number in size; empty where
+        that was not looked at.
 
     Raises:
         TaskError: one line that names task and field, for the first thing that breaks Gymnasium's interface
             or is outside the task's own spaces.
         ValueError: as `spec`.
     """
-    if (try_out := task(id, **options).try_out) is not None:
-        try_out()
+    try_out = task(id, **options).try_out
+    return (try_out() if try_out is not None else None) or {}
 
 
 def check_task(id: str, **options: Any) -> None:

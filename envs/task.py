@@ -147,8 +147,9 @@ class Task(NamedTuple):
     spec: TaskSpec
     make_vector: Callable[..., AnyVectorEnv]
     """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
-    try_out: Callable[[], None] | None = None
-    """Plays a little on a copy of its own; a `TaskError` for what is wrong. None for this project's tasks."""
+    try_out: Callable[[], dict[str, float] | None] | None = None
+    """Plays a little on a copy of its own; a `TaskError` for what is wrong. Returns, by part of an
+    observation, the largest number that it saw; a `Dynamics` tells nothing. None for this project's tasks."""
     language: Language | None = None
     """Of one environment as its package makes it; None for this project's tasks."""
 

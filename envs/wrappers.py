@@ -1,21 +1,17 @@
-"""Changes of any task's observations: `--task.hide`, `noise`, `flicker`, `frame_stack`, ...
+"""Changes of any task's observations: `--task.hide`, `frame_stack`, ...
 
 They apply to the vector environment, in this order:
 
     grayscale, resize   pictures: luminance; an area average of fewer pixels
     hide                components of a vector that are left out: CartPole without its velocities
-    noise               Gaussian noise on numbers
-    flicker             the whole observation replaced by zeros (Hausknecht & Stone 2015, section 5)
     frame_stack         the last observations of the episode side by side, the newest last
 
-An observation is one array [N, ...] or, for a Dict space, one a key; all but `hide` apply to each. Random
-numbers come from a generator of their own, so that the task itself goes the same way with and without.
+An observation is one array [N, ...] or, for a Dict space, one a key; all but `hide` apply to each.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -26,9 +22,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from envs.adapters.spaces import Observations
 from envs.options import TaskOptions
 from envs.task import Task
-from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, generator, positive_int
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, positive_int
 
 Array = NDArray[Any]
 Observation = Any
@@ -47,24 +44,22 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
     space = task.spec.observation_space
     for layer in layers:
         space = layer(space).space
-    sees_all = options.hide is None and not options.noise and not options.flicker
     is_as_long = space.shape == task.spec.observation_space.shape
     spec = replace(
         task.spec,
         observation_space=space,
-        best_return=task.spec.best_return if sees_all else None,
+        best_return=task.spec.best_return if options.hide is None else None,
         view=task.spec.view if is_as_long else None,
     )
 
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> AnyVectorEnv:
-        seed = np.random.SeedSequence() if seed is None else seed
         env = task.make_vector(num_envs, seed, render_mode=render_mode)
         for layer in layers:
-            env = ObservationWrapper(env, layer(env.single_observation_space), seed)
+            env = ObservationWrapper(env, layer(env.single_observation_space))
         return env
 
     language = task.language and task.language._replace(
-        observation_space=space, read_space=space, read=lambda seen: seen
+        observation_space=space, observations=Observations(space, lambda seen: seen, ())
     )
     return task._replace(spec=spec, make_vector=make_vector, language=language)
 
@@ -86,13 +81,13 @@ class Change:
         """The space of an array after the change, from that before it."""
         raise NotImplementedError
 
-    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+    def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         """A changed array [N, ...], from one of `space` before the change."""
         raise NotImplementedError
 
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+    def apply(self, observation: Observation, first: NDArray[np.bool_]) -> Any:
         """The changed observation [N, ...], a new one; `first` [N] are the rows that begin an episode."""
-        return each(lambda array, space: self.convert(array, space, rng), observation, self._before)
+        return each(self.convert, observation, self._before)
 
     def get_state(self) -> dict[str, Any]:
         return {}
@@ -107,56 +102,40 @@ class ObservationWrapper(AnyWrapper):
     Args:
         env: what is wrapped; this wrapper is its only user.
         change: made for its observation space; this wrapper is its only user.
-        seed: the one that `env` was made with; the wrapper's generator is made from it too.
     """
 
-    def __init__(self, env: AnyVectorEnv, change: Change, seed: Seed) -> None:
+    def __init__(self, env: AnyVectorEnv, change: Change) -> None:
         super().__init__(env)
         self._change = change
         self.single_observation_space = change.space
         self.observation_space = batch_space(change.space, env.num_envs)
-        self._rng = self._generator(seed)
         self._last = np.zeros(env.num_envs, np.bool_)
-
-    def _generator(self, seed: Any) -> np.random.Generator:
-        """One that shares no stream with the environment's, nor with another wrapper's."""
-        root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        name = [ord(letter) for letter in type(self._change).__name__]
-        return generator(np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *name)))
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
         observation, infos = self.env.reset(seed=seed, options=options)
-        if seed is not None:
-            self._rng = self._generator(seed)
         self._last = np.zeros(self.num_envs, np.bool_)
-        return self._change.apply(observation, np.ones(self.num_envs, np.bool_), self._rng), infos
+        return self._change.apply(observation, np.ones(self.num_envs, np.bool_)), infos
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
         observation, reward, terminated, truncated, infos = self.env.step(actions)
         first, self._last = self._last, terminated | truncated
-        return self._change.apply(observation, first, self._rng), reward, terminated, truncated, infos
+        return self._change.apply(observation, first), reward, terminated, truncated, infos
 
     def get_state(self) -> dict[str, Any] | None:
         """As the environment's, with the wrapper's own; None where the environment's cannot be saved."""
         state = self.env.get_state()  # type: ignore[attr-defined]
         if state is None:
             return None
-        return {
-            "env": state,
-            "rng": self._rng.bit_generator.state,
-            "last": self._last.copy(),
-            "change": self._change.get_state(),
-        }
+        return {"env": state, "last": self._last.copy(), "change": self._change.get_state()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from what `get_state` returned, in an environment of the same task, options and size."""
-        if set(state) != {"env", "rng", "last", "change"}:
+        if set(state) - {"rng"} != {"env", "last", "change"}:  # earlier checkpoints have a generator's too
             raise ValueError(
                 f"environment state has the keys {sorted(state)}; it must be that of a "
                 f"{type(self._change).__name__} wrapper"
             )
         self.env.set_state(state["env"])  # type: ignore[attr-defined]
-        self._rng.bit_generator.state = state["rng"]
         self._last = np.array(state["last"], np.bool_)
         self._change.set_state(state["change"])
 
@@ -199,7 +178,7 @@ class Hide(Change):
                 return _multi_discrete(space.nvec[self.kept], space.start[self.kept], space)
         return MultiBinary(len(self.kept))
 
-    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+    def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return array[:, self.kept]
 
 
@@ -228,7 +207,7 @@ class Pictures(Change):
         assert isinstance(space, Box)
         return Box(self.draw(space.low[None])[0], self.draw(space.high[None])[0], dtype=np.uint8)
 
-    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
+    def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return self.draw(array) if self.applies(space) else array
 
     def draw(self, pictures: Array) -> Array:
@@ -270,70 +249,6 @@ def _area_weights(old: int, new: int) -> NDArray[np.float32]:
     return (np.maximum(overlap, 0) * (new / old)).astype(np.float32)
 
 
-class Noise(Change):
-    """Gaussian noise of standard deviation `value`, independent for each number and row.
-
-    Floats are not clipped, so their space becomes unbounded; integers are rounded and clipped to theirs.
-    """
-
-    def __init__(self, space: gymnasium.Space[Any], id: str, value: float) -> None:
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"task.noise is {value}; it must be a number of at least 0")
-        self.sigma = value
-        if not any(isinstance(part, Box) for part in _list(_parts(space))):
-            raise ValueError(f"task.noise is {value}, but {id} observes no numbers (Box) but {space}")
-        super().__init__(space, id, value)
-
-    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        if not isinstance(space, Box) or space.dtype.kind != "f":
-            return space
-        return Box(-np.inf, np.inf, space.shape, space.dtype.type)
-
-    def convert(self, array: Array, space: gymnasium.Space[Any], rng: np.random.Generator) -> Array:
-        if not isinstance(space, Box):
-            return array
-        numbers = array + self.sigma * rng.standard_normal(array.shape)
-        if space.dtype.kind != "f":
-            numbers = np.clip(np.rint(numbers), space.low, space.high)
-        return numbers.astype(array.dtype)
-
-
-class Flicker(Change):
-    """Each row is replaced by zeros, all keys together, with probability `value`, independently.
-
-    The space is widened to hold zero where it does not.
-    """
-
-    def __init__(self, space: gymnasium.Space[Any], id: str, value: float) -> None:
-        if not 0 <= value <= 1:
-            raise ValueError(f"task.flicker is {value}; it must be a probability from 0 to 1")
-        self.probability = value
-        super().__init__(space, id, value)
-
-    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        """The smallest space of its kind that holds `space` and zero."""
-        match space:
-            case Discrete():
-                low, high = min(int(space.start), 0), max(int(space.start + space.n), 1)
-                return Discrete(high - low, start=low)
-            case MultiDiscrete():
-                start = np.minimum(space.start, 0)
-                return _multi_discrete(np.maximum(space.start + space.nvec, 1) - start, start, space)
-            case Box():
-                # Of a single value NumPy makes no array, and of its bounds alone Box makes the shape [1].
-                lowest, highest = np.asarray(np.minimum(space.low, 0)), np.asarray(np.maximum(space.high, 0))
-                return Box(lowest, highest, space.shape, space.dtype.type)
-        return space
-
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
-        seen = rng.random(len(first)) >= self.probability
-
-        def dark(array: Array) -> Array:
-            return np.where(seen.reshape(-1, *[1] * (array.ndim - 1)), array, np.zeros((), array.dtype))
-
-        return each(dark, observation)
-
-
 class FrameStack(Change):
     """The last `k` observations of the episode, the newest last; at its first row, k times that one.
 
@@ -372,7 +287,7 @@ class FrameStack(Change):
         joined = np.moveaxis(frames, 1, -2).copy()
         return joined.reshape(*joined.shape[:-2], -1)
 
-    def apply(self, observation: Observation, first: NDArray[np.bool_], rng: np.random.Generator) -> Any:
+    def apply(self, observation: Observation, first: NDArray[np.bool_]) -> Any:
         if self._frames is None:
             self._frames = each(
                 lambda array: np.repeat(np.zeros_like(array)[:, None], self.k, axis=1), observation
@@ -401,8 +316,6 @@ _CHANGES: Final[dict[str, type[Change]]] = {
     "grayscale": Grayscale,
     "resize": Resize,
     "hide": Hide,
-    "noise": Noise,
-    "flicker": Flicker,
     "frame_stack": FrameStack,
 }
 """By the name of the option, in their order."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from envs.errors import check_is_file
+
 _LARGEST = 200_000
 """Characters of a file."""
 _DEEPEST = 50
@@ -24,9 +26,10 @@ def read(path: str | Path) -> Any:
     """The content of a YAML file.
 
     Raises:
-        OSError: for a file that cannot be opened.
+        OSError: for a file that cannot be opened, and for a pipe or a device.
         ValueError: one line, without the file's name.
     """
+    check_is_file(Path(path))
     with Path(path).open(encoding="utf-8") as file:
         try:
             text = file.read(_LARGEST + 1)

@@ -156,6 +156,11 @@ class SequenceReplay:
         return int(np.minimum(self._accumulator.num_rows, self.steps_per_stream).sum())
 
     @property
+    def saturated(self) -> int:
+        """Numbers so far that reached the end of float16, and are stored as that."""
+        return self._rings.saturated
+
+    @property
     def max_priority(self) -> float:
         """Largest priority ever given (1 at first): what a new sequence starts with."""
         return self._sampler.max_priority
@@ -349,6 +354,7 @@ class SequenceReplay:
             "steps_per_stream": self.steps_per_stream,
             "accumulator": self._accumulator.get_state(),
             "sampler": self._sampler.get_state(),
+            "saturated": self._rings.saturated,
             "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
         }
 
@@ -365,6 +371,7 @@ class SequenceReplay:
         self._rings.set_state(state["rows"], self._used_slots(num_rows))
         self._accumulator.set_state(state["accumulator"])
         self._sampler.set_state(state["sampler"])
+        self._rings.saturated = state.get("saturated", 0)
 
     # Rows that are overwritten, sequences that come and go.
 

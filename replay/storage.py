@@ -63,7 +63,7 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
 def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
     """`values` as [n, *field.shape], safe to assign into the field's dtype.
 
-    Floats are saturated into narrower floats, with a warning (a NaN stays a NaN). Everything else must
+    Floats are saturated into narrower floats (a NaN stays a NaN). Everything else must
     be held exactly: action 300 in a uint8 field is a ValueError, not action 44.
     """
     values = np.asarray(values)
@@ -74,9 +74,6 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
         return values
     if values.dtype.kind == "f" and dtype.kind == "f":
         limit = float(np.finfo(dtype).max)
-        if (np.abs(values) > limit).any():
-            told = f"{name}: numbers beyond {limit:g} are stored as that in {dtype}; scale them, or widen it"
-            warnings.warn(told, stacklevel=2)
         saturated: Array = np.clip(values, -limit, limit)
         return saturated
     with np.errstate(invalid="ignore"):
@@ -145,9 +142,12 @@ class StepRings:
         self._names = self._records.dtype.names or ()
         self.arrays: dict[str, Array] = {name: self._records[name] for name in self._names} | apart
         """Every field, [S, *shape]; those of block `rows` are strided views of the records."""
+        self._half = {name for name, array in self.arrays.items() if array.dtype == np.float16}
+        self.saturated = 0
 
     def write(self, slots: Ints, rows: Mapping[str, Array]) -> None:
         """Store a whole row, which `fit` has passed, at each of `slots` [n]."""
+        self._count_saturated(rows)
         # Put together here and scattered once: one cache miss a row, where each field would have one.
         records: Array = np.empty(len(slots), self._records.dtype)
         for name, values in rows.items():
@@ -159,8 +159,18 @@ class StepRings:
 
     def overwrite(self, slots: Ints, values: Mapping[str, Array]) -> None:
         """Some fields, none of block `rows`, at each of `slots` [n]; of equal slots the last one counts."""
+        self._count_saturated(values)
         for name, of_field in values.items():
             self.arrays[name][slots] = of_field
+
+    def _count_saturated(self, values: Mapping[str, Array]) -> None:
+        for name in self._half & values.keys():
+            found = int(np.count_nonzero(np.abs(values[name]) >= np.finfo(np.float16).max))
+            if found and not self.saturated:
+                warnings.warn(
+                    f"{name}: float16 ends at 65504, as which larger numbers are stored", stacklevel=4
+                )
+            self.saturated += found
 
     def gather(self, name: str, slots: Ints) -> Array:
         """One field at `slots` of any shape, [*slots.shape, *field.shape]; always a copy."""

@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "residual-post-M0": {"gate": "residual", "norm": "post", "memory_length": 0, "space": "box"},
     "residual-none": {"gate": "residual", "norm": "none", "space": "box"},
     "coberl-M0": {"core": "coberl", "memory_length": 0, "num_layers": 1, "space": "multi_discrete"},
-    "span-M12": {"adaptive_span": True, "span_ramp": 2, "memory_length": 12, "norm": "post", "space": "box"},
+    "span-M12": {"adaptive_span": True, "memory_length": 12, "norm": "post", "space": "box"},
     "compressed": {"compressed_slots": 2, "compression_rate": 3, "memory_length": 4, "space": "discrete"},
     "compressed-post": {"compressed_slots": 1, "compression_rate": 5, "norm": "post", "space": "box"},
 }

@@ -130,7 +130,7 @@ def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
     assert cli.main(["envs", "--env", "t-maze-passive-99999999"]) == 0
     assert "corridor of 99999999" in capsys.readouterr().out
     for name in ("ALE/Pong-v5", "t-maze-passive-6", "CartPole-v1"):
-        options = {"task.flicker": "0.5"}
+        options = {"task.frame_stack": "2"}
         assert resolve_task(name, options).task == resolve(None, {"env": name, **options}, {}).task
     assert resolve_task("ALE/Pong-v5", {"task.resize": "42"}).task.model_dump()["resize"] == 42
 
@@ -332,7 +332,7 @@ def test_names_of_run_directories():
         *(({name: "2"}, True) for name in ("threads", "actor.pool.step_timeout")),
         ({"evaluator": "process", "device": "cpu", "wandb": "offline"}, True),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
-        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "task.noise")),
+        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "actor.burst_share")),
         *(({name: value}, False) for name, value in [("seed", "2"), ("agent", "r2d2")]),
         ({"total_env_steps": "2000", "warmup_env_steps": "200"}, False),
     ],

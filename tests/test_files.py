@@ -22,6 +22,14 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, durable: bool) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("private")
+    (tmp_path / ".a.json.tmp").symlink_to("diary")
+    write_whole(tmp_path / "a.json", "new")
+    assert (tmp_path / "diary").read_text() == "private"
+    assert not (tmp_path / "a.json").is_symlink()
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_an_error_keeps_the_old_file_and_removes_the_new_one(tmp_path: Path, error: BaseException) -> None:
     file = tmp_path / "a.json"

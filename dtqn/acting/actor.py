@@ -131,6 +131,7 @@ class Actor:
             trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
         )
         episodes = rows.step(action)
+        self.ended = rows.last
         # Where that fails these rows are still to be had, and nothing has been remembered or counted of them.
         self.state = state
         if self.optimism is not None:
@@ -167,7 +168,7 @@ class Actor:
         self.generator.bit_generator.state = state["generator"]
         self.rows.set_state(state["rows"], self.generator)
         self.network.load_state_dict(state["network"])
-        memory = {path: x.to(self.device) for path, x in state["memory"].items()}
+        memory = {path: x.to(self.device, copy=True) for path, x in state["memory"].items()}
         self.state = from_leaves(self.network.initial_state(self.rows.env.num_envs), memory)
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]

@@ -93,10 +93,6 @@ class Played(NamedTuple):
             episodes=count,
         )
 
-    def and_then(self, later: Played) -> Played:
-        """These episodes and later ones."""
-        return Played(*(np.concatenate(pair) for pair in zip(self, later, strict=True)))
-
 
 class Goal(NamedTuple):
     """Where a run ends early; None where it does not."""
@@ -110,17 +106,19 @@ class Goal(NamedTuple):
         return any(goal is not None and value is not None and value >= goal for goal, value in pairs)
 
 
-class Stages:
+class EpisodePlan:
     """How many episodes each evaluation of a run plays: a function of counted steps, never of the clock.
 
-    An evaluation begins with `first_episodes`. The rest follow where they could matter: if the 95 % interval
-    of the first ones reaches the best score so far or the goal of early stopping, and at the run's end.
-    Only such a *full* evaluation may count as the best one or end a run early.
+    It is decided before the first of them, by earlier evaluations alone: no episode has a say in how many
+    are played beside it, so their mean is unbiased.
+
+    An evaluation is *full*, of `episodes`, while there is no best score, and where the last one's 95 %
+    interval reached the best score or the goal of early stopping; else it has `first_episodes`. Only a full
+    one may count as the best or end a run early. The last one of a run always counts as full.
 
     The steps of all evaluations stay within `max_step_share` times the run's env steps. So a full evaluation
-    that is too dear is put off until the run has paid for it, and a first stage too dear is shorter, but has
-    `FEWEST` episodes at least. The evaluation at the end always counts as full; in a run too short to pay for
-    all its episodes it has fewer, `first_episodes` at least.
+    that is too dear is put off until the run has paid for it, and another one too dear is shorter, but has
+    `FEWEST` episodes at least. The last one then has as many as are paid for, `first_episodes` at least.
     """
 
     FEWEST = 10
@@ -130,27 +128,26 @@ class Stages:
         self._share, self._goal = max_step_share, goal
         self._spent = 0
         self._best: float | None = None
+        self._promising = True
+        """Whether the last evaluation was as good as the best, or the goal, may be."""
+        self._length = 0.0
+        """The mean length of its episodes."""
 
-    def first(self, env_steps: int, length: float | None) -> int:
-        """Episodes of the first stage after `env_steps`; `length` is that of recent ones, None if unknown."""
-        if length is None:
-            return self._first
-        affordable = int(self._left(env_steps) / max(length, 1.0))
-        return min(self._first, max(self.FEWEST, affordable))
+    def episodes(self, env_steps: int, length: float | None, at_end: bool) -> int:
+        """Those of an evaluation after `env_steps`.
 
-    def rest(self, result: EvaluationResult, env_steps: int, at_end: bool) -> int:
-        """Episodes to play after those of `result`, the first stage's."""
-        missing = self._episodes - result.episodes
-        affordable = int((self._left(env_steps) - result.episodes * result.length) / max(result.length, 1.0))
+        Args:
+            length: the mean of recent training episodes; None if unknown.
+            at_end: it is the run's last one.
+        """
+        # A greedy policy that walks in circles has the longer episodes.
+        length = max(length or 0.0, self._length)
+        affordable = int((self._share * env_steps - self._spent) / length) if length else self._first
         if at_end:
-            return max(min(missing, affordable), self._first - result.episodes, 0)
-        matters = (
-            self._best is None
-            or (result.success is None and result.episodes < self.FEWEST)  # their spread says too little
-            or result.score_interval.high >= self._best
-            or self._goal.is_met(result.success_high, result.episode_return + result.return_half_width)
-        )
-        return missing if matters and missing <= affordable else 0
+            return max(self._first, min(self._episodes, affordable))
+        if self._promising and affordable >= self._episodes:
+            return self._episodes
+        return min(self._first, max(self.FEWEST, affordable))
 
     def is_full(self, result: EvaluationResult, at_end: bool) -> bool:
         """Whether an evaluation has all its episodes, or is the last one."""
@@ -159,24 +156,29 @@ class Stages:
     def count(self, result: EvaluationResult, full: bool) -> None:
         """Take an evaluation into account."""
         self._spent += round(result.episodes * result.length)
+        self._length = result.length
         if full:
             self._best = result.score if self._best is None else max(self._best, result.score)
+        self._promising = (
+            self._best is None
+            or (result.success is None and result.episodes < self.FEWEST)  # their spread says too little
+            or result.score_interval.high >= self._best
+            or self._goal.is_met(result.success_high, result.episode_return + result.return_half_width)
+        )
 
     def forget_scores(self) -> None:
         """The best score so far is of another task; what evaluation has taken is still taken."""
-        self._best = None
-
-    def _left(self, env_steps: int) -> float:
-        """Steps that evaluation may still take."""
-        return self._share * env_steps - self._spent
+        self._best, self._promising = None, True
 
     def get_state(self) -> dict[str, float | None]:
         """All that `set_state` needs to go on bit for bit."""
-        return {"spent": self._spent, "best": self._best}
+        names = ("spent", "best", "promising", "length")
+        return {name: getattr(self, f"_{name}") for name in names}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what `get_state` returned."""
+        """Go on from what `get_state` returned; earlier checkpoints tell nothing of the last evaluation."""
         self._spent, self._best = state["spent"], state["best"]
+        self._promising, self._length = state.get("promising", True), state.get("length", 0.0)
 
 
 class Stopped(Exception):

@@ -99,17 +99,17 @@ def constant() -> Annealing:
     return lambda final, env_steps: final
 
 
-def linearly(start: float, duration: int) -> Annealing:
-    """From `start` to the final rates on a straight line, in `duration` environment steps."""
-    return lambda final, env_steps: linear(start, final, env_steps / duration)
+def linearly(duration: int) -> Annealing:
+    """From 1 to the final rates on a straight line, in `duration` environment steps."""
+    return lambda final, env_steps: linear(1.0, final, env_steps / duration)
 
 
-def exponentially(start: float, duration: int) -> Annealing:
-    """From `start` towards the final rates: 1/duration of what is left at each environment step.
+def exponentially(duration: int) -> Annealing:
+    """From 1 towards the final rates: 1/duration of what is left at each environment step.
 
     After `duration` steps a share of 1/e is left. DTQN's public code calls this schedule linear.
     """
-    return lambda final, env_steps: final + (start - final) * (1 - 1 / duration) ** env_steps
+    return lambda final, env_steps: final + (1 - final) * (1 - 1 / duration) ** env_steps
 
 
 def linear(start: float, final: Any, fraction: float) -> Any:

@@ -8,8 +8,8 @@ the first and 0 for all others. Episodes know nothing of each other, so it does 
 tasks with a new layout in each episode (Henaff et al. 2023, arXiv 2306.03236).
 
 Such a reward also pays for more steps, and where all observations are new for nothing else. Less its mean
-over recent steps (`learner.novelty_centred`) it pays nothing on average for what the agent does now, and
-still tells good ways to search from bad ones.
+over recent steps (`learner.novelty_centred`) it pays for searching better than of late.
+That mean lags, and is one for all of an episode, so a step may earn more or less than 0 in the mean.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ places where something is untried. As in OPIQ (Rashid et al. 2020, arXiv 2002.12
 
     a_t = argmax_a Q(s_t, a) + C / (n(o_t, a) + 1)
 
-where n counts how often the copy has taken action a at observation o_t, in all its episodes. OPIQ has the
+where n counts how often the copy has taken action a at observation o_t, in all its episodes as long as its
+table has room: where two observations meet in a place, the later one begins anew. OPIQ has the
 bonus in its targets too; here values stay those of the task's own rewards. Counts are of observations, since
 a memory task has no other states that come twice.
 

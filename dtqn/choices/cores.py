@@ -119,7 +119,6 @@ class GTrXL(_Relative):
     rounds = True
     read_if = (
         *_Transformer.read_if,
-        ("span_ramp", lambda core, run: core.adaptive_span),
         ("compression_rate", lambda core, run: core.compressed_slots > 0),
     )
     rules_of_group = (
@@ -137,8 +136,6 @@ class GTrXL(_Relative):
 
     adaptive_span: bool = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
-    span_ramp: int = Field(8, ge=1)
-    """R, steps over which a head's view fades out beyond its span (adaptive_span)."""
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
     """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
     compression_rate: int = Field(4, ge=2)
@@ -164,15 +161,6 @@ class CoBERL(_Relative, _Chrono):
 
     name: str = "coberl"
     made_by = "dtqn.networks.coberl:make_core"
-    read_if = (
-        *_Transformer.read_if,
-        ("mask_share invariance_weight", lambda core, run: run.learner.auxiliary_weight > 0),
-    )
-
-    mask_share: float = Field(0.15, gt=0, lt=1)
-    """Share of a sequence's features that the contrastive loss hides and predicts."""
-    invariance_weight: float = Field(1.0, ge=0)
-    """Weight of the KL terms in the contrastive loss."""
 
     @property
     def trace_window(self) -> int | None:

@@ -33,9 +33,9 @@ class _Embedding(Encoder):
 
 
 class _Pictures(Encoder):
-    image_encoder: Literal["nature", "impala", "minigrid"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015), IMPALA's ResNet (Espeholt et al. 2018),
-    or for small grids the network that MiniGrid's authors give their agents (torch-ac)."""
+    image_encoder: Literal["nature", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), or for small grids the network that
+    MiniGrid's authors give their agents (torch-ac)."""
 
 
 class StepEncoder(_Rewarded, _Embedding, _Pictures):
@@ -43,12 +43,9 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures):
 
     name: str = "default"
     made_by = "dtqn.networks.encoders:make_encoder"
-    read_if = (("norm", lambda encoder, run: encoder.num_layers > 0),)
 
     num_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
-    norm: bool = True
-    """LayerNorm in these layers (num_layers)."""
 
 
 class DTQNEncoder(_Embedding):

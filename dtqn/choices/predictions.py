@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from pydantic import Field
 
@@ -20,9 +19,6 @@ class Expectation(Prediction):
 
     name: str = "none"
     made_by = "dtqn.learning.predictions:make_expectation"
-
-    loss: Literal["squared", "huber"] = "squared"
-    """Of one TD error: half its square, or Huber's, straight from 1 on."""
 
 
 class Categorical(Prediction):

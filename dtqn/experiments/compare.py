@@ -252,7 +252,7 @@ def _table(
         ]
         for name, envs in groups.items()
     }
-    return comparison_table.Table(lines, baseline, under, notes)
+    return comparison_table.Table(lines, baseline, under, notes, comparison_notes.ended_early(runs))
 
 
 def _gathered(

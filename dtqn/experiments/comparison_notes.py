@@ -13,9 +13,6 @@ from dtqn.settings.config import Config
 from dtqn.settings.task import task_of
 from dtqn.text import counted, number
 
-MANY_RUNS = 20
-"""Runs from which on an interval covers nearly what it says."""
-
 
 def _task_options(config: Config) -> str:
     changed = config.task.model_dump(mode="json", exclude_defaults=True)
@@ -26,7 +23,7 @@ _OF_CONFIGS: Mapping[str, Callable[[Config], object]] = {
     "Budget": lambda config: f"{number(config.total_env_steps)} env steps",
     "Runs end early at success": lambda config: config.stop_at_success,
     "Runs end early at return": lambda config: config.stop_at_return,
-    "Env steps between evaluations": lambda config: number(config.evaluation.period),
+    "Env steps between evaluations": lambda config: number(config.evaluation_period),
     "Episodes in a full evaluation": lambda config: config.evaluation.episodes,
     "Actions in evaluations": lambda config: config.evaluation.policy,
     "Step size": lambda config: f"{config.learner.learning_rate:g}",
@@ -173,10 +170,17 @@ def few_runs(lines: Sequence[Figures], baseline: str | None) -> list[str]:
         )
     if uneven := [line["agent"] for line in agents if 0 < line["fewest"] * line["tasks"] < line["finished"]]:
         notes.append(f"No figures of {', '.join(uneven)}: more runs on some of these tasks than on others.")
-    some = [line["agent"] for line in agents if LEAST_RUNS <= line["fewest"] < MANY_RUNS]
-    if some := [agent for agent in some if agent not in uneven]:
-        notes.append(
-            f"Fewer than {MANY_RUNS} runs{where} of {', '.join(some)}: intervals are narrower than they say "
-            "(docs/compare.md)."
-        )
     return notes
+
+
+def ended_early(runs: Sequence[Figures]) -> str:
+    """What stands above the tables of runs that ended as soon as they passed; empty of others."""
+    done = [run for run in runs if run["score"] is not None]
+    if not (early := sum(run["ended_early"] for run in done)):
+        return ""
+    runs_in_all = counted(len(done), "run")
+    return (
+        f"{early} of these {runs_in_all} ended when they passed (stop_at_success, stop_at_return): their"
+        " result is their best moment, one evaluation counts as solved, and whether they would have "
+        "stayed so is not known."
+    )

@@ -23,10 +23,8 @@ _CLOCKS: dict[str, Clock] = {
     "minutes": ("minutes of training", "seconds", 60.0),
 }
 """By file name: the axis, the key of the metrics file and what it is divided by."""
-_SEED = 0
-"""The seed of the bands' bootstrap."""
 _LEVELS = 201
-_BANDS = f"line and band: mean, minimum and maximum of runs; from {LEAST_RUNS} runs on IQM and 95 % interval"
+_BANDS = "line and band: interquartile mean, minimum and maximum of runs"
 _SHARES = f"share of runs above each score, mean over tasks; band: 95 %, from {LEAST_RUNS} runs a task on"
 
 
@@ -128,7 +126,7 @@ def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> 
     x = np.unique(np.concatenate([x for x, _ in points]))
     x = x[x >= begin]
     values = np.stack([np.interp(x, *point) for point in points], axis=1)
-    return _curve(agent, x, [band(values, np.random.default_rng(_SEED))], [len(runs)])
+    return _curve(agent, x, [band(values)], [len(runs)])
 
 
 def _profile(agent: str, names: Sequence[str], runs: Sequence[Figures]) -> plots.Curve | None:
@@ -141,7 +139,7 @@ def _profile(agent: str, names: Sequence[str], runs: Sequence[Figures]) -> plots
     if not all(counts):
         return None
     levels = np.linspace(0.0, 1.0, _LEVELS)
-    return _curve(agent, levels, [profile(samples, levels, np.random.default_rng(_SEED))], counts)
+    return _curve(agent, levels, [profile(samples, levels)], counts)
 
 
 def _against_n(
@@ -164,7 +162,7 @@ def _against_n(
                 points.setdefault(places[run["env"]], []).append(value)
         if points:
             x = sorted(points)
-            bands = [band(np.array([points[n]]), np.random.default_rng(_SEED)) for n in x]
+            bands = [band(np.array([points[n]])) for n in x]
             curves.append(_curve(agent, x, bands, [len(points[n]) for n in x], marker="o"))
     shown = [one for one in suite.published if one.task in places and one.column == score.name]
     for label in dict.fromkeys(one.row for one in shown):
@@ -176,6 +174,6 @@ def _against_n(
         score.name,
         curves,
         chance=score.random,
-        solved=score.solved_value,
+        solved=score.bar,
         observation_alone=score.observation_alone,
     )

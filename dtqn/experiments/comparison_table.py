@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments.intervals import Estimate, estimate, improvement, interquartile_mean
+from dtqn.experiments.intervals import Estimate, binomial_interval, improved, iqm
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved
+from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, judged_by, last_evaluations
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import columns, number
@@ -20,8 +20,6 @@ from dtqn.training.metrics import Row
 
 ALL_TASKS = "all tasks"
 _NEVER = float("inf")
-_SEED = 0
-"""The bootstrap's seed, so that a table is the same whenever it is made."""
 
 
 Figures = dict[str, Any]
@@ -29,8 +27,9 @@ Figures = dict[str, Any]
 _OF_RUN = (
     *("env", "agent", "seed", "run_dir", "error", "score_name", "score", "normalised", "beside", "success"),
     *("return", "length", "episodes", "evaluations", "env_steps", "learner_steps", "minutes"),
-    *("env_steps_to_90", "minutes_to_90", "updates_per_second", "parameters", "threads", "device", "program"),
-    *("code", "machine", "changed_at"),
+    *("success_of_last", "return_of_last", "failed", "ended_early", "solved", "stayed_solved"),
+    *("env_steps_to_solved", "minutes_to_solved", "updates_per_second", "parameters", "threads", "device"),
+    *("program", "code", "machine", "changed_at"),
 )
 """The figures of a run, in the order of `table.json`."""
 
@@ -54,7 +53,7 @@ def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = 
     score = scores[0].value(run.rows, total)
     if score is None:
         return figures | {"error": f"it has no {scores[0].explained}"}
-    last, solved, seconds = evaluations[-1], first_solved(evaluations), result["seconds"]
+    last, seconds, bar = evaluations[-1], result["seconds"], scores[0].bar
     beside = {each.name: each.value(run.rows, total) for each in others}
     counted = run.num_evaluations
     return figures | {
@@ -66,13 +65,31 @@ def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = 
         "evaluations": len(evaluations) if counted is None else counted,
         **{name: int(_value(last, name)) for name in ("env_steps", "learner_steps")},
         "minutes": seconds / 60,
-        "env_steps_to_90": None if solved is None else int(_value(solved, "env_steps")),
-        "minutes_to_90": None if solved is None else _value(solved, "seconds") / 60,
+        **{f"{name}_of_last": last_evaluations(evaluations, name) for name in ("success", "return")},
+        "failed": None if bar is None else score < bar,
+        **_solved(evaluations, judged_by(scores), total),
         "updates_per_second": _value(last, "learner_steps") / max(seconds, 1e-9),
         **{name: result.get(name) for name in ("parameters", "threads", "device", "machine")},
         "program": ", ".join(f"{name} {version}" for name, version in result["program"].items()),
         "code": ", ".join(result.get("code") or []) or None,
         "changed_at": result.get("changed_at") or (),
+    }
+
+
+def _solved(evaluations: Sequence[Row], score: Score | None, total: int) -> Figures:
+    """When a run solved its task, and whether it stayed so; None where that is not known."""
+    ended_early = int(_value(evaluations[-1], "env_steps")) < total
+    known = None if score is None else evaluations[-1].get(f"eval/{score.of}")
+    if score is None or score.bar is None or known is None:
+        return {"ended_early": ended_early}
+    found, late = first_solved(evaluations, score, total), last_evaluations(evaluations, score.of)
+    stayed = found is not None and late is not None and min(known, late) >= score.bar
+    return {
+        "ended_early": ended_early,
+        "solved": found is not None,
+        "stayed_solved": None if ended_early and found is not None else stayed,
+        "env_steps_to_solved": None if found is None else int(_value(found, "env_steps")),
+        "minutes_to_solved": None if found is None else _value(found, "seconds") / 60,
     }
 
 
@@ -88,6 +105,7 @@ class Group:
         has_success: all finished runs on these tasks have one, whosever they are.
         scale: the name of what `samples` are; None where several tasks have no scale in common.
         samples: the scores of the finished runs, an array [runs] a task; `theirs`, the baseline's.
+        bounds: the least and the greatest score that there can be.
         is_full: there are as many finished runs on every task, so that each has the same weight.
         pooled: the scores of all tasks, where they can be pooled.
     """
@@ -110,6 +128,7 @@ class Group:
         self.has_success = bool(successes) and None not in successes
         self.scale = _scale(self.main)
         self.samples = [_scores(self.done, each, self.scale) for each in envs]
+        self.bounds = (0.0, 1.0) if self.scale in SHARES else (-np.inf, np.inf)
         others = [run for run in here if run["agent"] == baseline]
         self.theirs = [_scores(others, each, self.scale) for each in envs]
         counts = set(map(len, self.samples))
@@ -133,7 +152,12 @@ class Group:
         columns = {name: [run["beside"][name] for run in self.done] for name in self.runs[0]["beside"]}
         return {name: None if None in values else _mean(values) for name, values in columns.items()}
 
-    def solved(self) -> int | None:
+    def count(self, name: str) -> int | None:
+        """How many finished runs are so; None where that is not known of one."""
+        values = [run[name] for run in self.done]
+        return None if not values or None in values else sum(values)
+
+    def solved_tasks(self) -> int | None:
         """Tasks whose mean normalised score is above the threshold; None where a task has no threshold."""
         if len(self.envs) == 1 or not self.is_full:
             return None
@@ -145,8 +169,16 @@ class Group:
             solved += mean > score.solved_above
         return solved
 
-    def estimate(self, statistic: Any, samples: Sequence[np.ndarray]) -> Estimate | None:
-        return estimate(statistic, samples, np.random.default_rng(_SEED))
+    def improved(self) -> Estimate | None:
+        """The probability that a run beats one of the baseline, scores above a task's bar cut to it."""
+        if not self.is_full or self.agent == self.baseline:
+            return None
+        bars = [_bar(score, self.scale) for score in self.main]
+        cut = [
+            [np.minimum(sample, bar) for sample, bar in zip(each, bars, strict=True)]
+            for each in (self.samples, self.theirs)
+        ]
+        return improved(*cut)
 
 
 class Figure(NamedTuple):
@@ -189,9 +221,13 @@ def _range(minimum: float, line: Figures) -> str:
     return " to ".join(scored(end, line["score"]) for end in (minimum, line["maximum"]))
 
 
-def _reached(reached: int, line: Figures) -> str:
-    steps = line["env_steps_to_90"]
-    return f"{'-' if steps is None else number(steps)} ({reached}/{line['finished']})"
+def _of_done(count: int, line: Figures) -> str:
+    return f"{count} of {line['finished']}"
+
+
+def _with_exact(count: int, line: Figures) -> str:
+    low, high = binomial_interval(count / line["finished"], line["finished"])
+    return f"{_of_done(count, line)} [{low:.2f}, {high:.2f}]"
 
 
 FIGURES = (
@@ -208,44 +244,43 @@ FIGURES = (
         _formatted(".1%"),
     ),
     _mean_of("return", "return"),
+    Figure(
+        "success_of_last",
+        lambda of: of.mean("success_of_last") if of.is_full and of.has_success else None,
+        "success, last ten",
+        _formatted(".1%"),
+    ),
+    _mean_of("return_of_last", "return, last ten"),
     Figure("beside", lambda of: of.beside()),
     Figure(
-        "solved",
-        lambda of: of.solved(),
+        "tasks_solved",
+        lambda of: of.solved_tasks(),
         "tasks solved",
         lambda solved, line: f"{solved} of {line['tasks']} ({solved / line['tasks']:.2f})",
     ),
     Figure("tasks", lambda of: len(of.envs)),
+    Figure("solved", lambda of: of.count("solved"), "solved [95 %]", _with_exact),
+    Figure("stayed_solved", lambda of: of.count("stayed_solved"), "stayed solved", _of_done),
+    Figure("failed", lambda of: of.count("failed"), "failed at the end", _of_done),
     Figure("minimum", lambda of: min(of.pooled, default=None), "{score}, min to max", _range),
     Figure("maximum", lambda of: max(of.pooled, default=None)),
     Figure(
         "iqm",
-        lambda of: of.estimate(interquartile_mean, of.samples) if of.pooled else None,
+        lambda of: iqm(of.samples, *of.bounds) if of.pooled else None,
         "IQM of {score} [95 %]",
         lambda found, line: _with_ends(found, lambda value: scored(value, line["score"])),
     ),
     Figure(
         "improvement",
-        lambda of: (
-            of.estimate(improvement, [*of.samples, *of.theirs])
-            if of.is_full and of.agent != of.baseline
-            else None
-        ),
+        lambda of: of.improved(),
         "P(better than {baseline}) [95 %]",
         lambda found, line: _with_ends(found, "{:.2f}".format),
     ),
-    Figure(
-        "reached_90",
-        lambda of: sum(run["env_steps_to_90"] is not None for run in of.done) if of.has_success else None,
-        "env steps to 90 %",
-        _reached,
-        single=True,
-    ),
-    _median("env_steps_to_90"),
-    _median("minutes_to_90", "minutes to 90 %", _formatted(".1f")),
-    _median("env_steps", "env steps"),
-    _median("learner_steps", "updates"),
-    _median("minutes", "minutes", _formatted(".1f")),
+    _median("env_steps_to_solved", "env steps to solved"),
+    _median("minutes_to_solved", "minutes to solved", _formatted(".1f")),
+    _median("env_steps", "env steps of a run"),
+    _median("learner_steps", "updates of a run"),
+    _median("minutes", "minutes of a run", _formatted(".1f")),
     _median("parameters", "parameters"),
     _mean_of("updates_per_second", "updates/s"),
 )
@@ -258,6 +293,8 @@ def scored(value: float, score: str) -> str:
 
 
 def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
+    if found.low is None or found.high is None:
+        return form(found.value)
     return f"{form(found.value)} [{form(found.low)}, {form(found.high)}]"
 
 
@@ -338,6 +375,12 @@ def _scale(scores: Sequence[Score]) -> str | None:
     return NORMALISED if all(score.random is not None for score in scores) else None
 
 
+def _bar(score: Score, scale: str | None) -> float:
+    """The bar of a task on the scale of the samples; infinite where there is none."""
+    bar = score.bar if score.bar is None or scale != NORMALISED else score.normalised(score.bar)
+    return np.inf if bar is None else bar
+
+
 def _scores(runs: Iterable[Figures], env: str, scale: str | None) -> np.ndarray:
     key = "normalised" if scale == NORMALISED else "score"
     values = [run[key] for run in runs if run["env"] == env]
@@ -359,6 +402,8 @@ class Table(NamedTuple):
     under: Mapping[str, Sequence[str]]
     """By task, what stands right below its table."""
     notes: Sequence[str]
+    above: str = ""
+    """What is to be known before the numbers are read."""
 
     @property
     def parts(self) -> dict[str, list[list[str]]]:
@@ -373,7 +418,7 @@ class Table(NamedTuple):
 
 def to_text(table: Table) -> str:
     """A table for each task, each with what is to be known right below it, and the notes."""
-    lines = []
+    lines = [table.above, ""] if table.above else []
     for env, rows in table.parts.items():
         lines += [env, *columns(rows), *table.under[env], ""]
     return "\n".join([*lines, *table.notes]) + "\n"
@@ -385,7 +430,7 @@ def to_markdown(table: Table, command: str = "") -> str:
     Args:
         command: what has made it, to be told as the last note; empty to leave it out.
     """
-    lines = []
+    lines = [f"**{table.above}**", ""] if table.above else []
     for env, rows in table.parts.items():
         lines += [f"### {env}", "", *markdown_table(rows), ""]
         lines += [text for note in table.under[env] for text in (note, "")]
@@ -409,6 +454,7 @@ def to_json(table: Table, runs: Sequence[Figures]) -> str:
         }
 
     content = {
+        "above": table.above,
         "baseline": table.baseline,
         "table": [plain(line) for line in table.lines],
         "runs": list(runs),

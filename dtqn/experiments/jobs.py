@@ -19,14 +19,12 @@ After Ctrl-C or SIGTERM the queue starts nothing more and asks each training to 
 finished run is not run again; an interrupted one goes on from its checkpoint when another queue gets it.
 
 A training that is killed is run once more, one whose machine has gone as often as it gets on. If this process
-itself is killed, its trainings save and end. Those of a launcher whose trainings are `detached` go on, also
-when the terminal is closed, and the next queue adopts them.
+itself is killed, its trainings save and end, but for jobs of Slurm.
 """
 
 from __future__ import annotations
 
 import itertools
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -118,6 +116,13 @@ class Job:
         """The command that begins it or goes on with it."""
         return Command.of(program, self.directory, self.config.num_threads)
 
+    def _has_finished(self) -> bool:
+        """Whether it has a result, without which it is begun."""
+        if self.directory.read_result() is None:
+            return False
+        self.state, self.exit_code = "finished", 0
+        return True
+
     def _take(self, handle: Handle) -> None:
         """It has been begun."""
         self._handle, self._begun_with = handle, len(self.rows)
@@ -207,14 +212,12 @@ class RunQueue:
         return self._signals.caught
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let no training outlive its queue, however that is left, but by a launcher of which it may.
+        """Let no training outlive its queue, however that is left.
 
         After an error they save before they end, also where a signal came before it: a Ctrl-C to a pipe ends
         whoever reads the output too. A second Ctrl-C takes effect at once.
         """
         self._signals.__exit__()
-        if self._leaves:
-            return
         try:
             if kind is not KeyboardInterrupt:
                 self._wait_for_saving()
@@ -237,12 +240,6 @@ class RunQueue:
         if self.parallel is None:
             return all(job.state == "running" for job in open_jobs)
         return len(open_jobs) < self.parallel
-
-    @property
-    def _leaves(self) -> bool:
-        """Whether its trainings are to go on without it: the terminal was closed, they are elsewhere."""
-        closed = self.caught is not None and self.caught == getattr(signal, "SIGHUP", None)
-        return closed and self._launcher.detached
 
     def add(self, job: Job) -> None:
         """Run this one too; a finished one is only read."""
@@ -273,10 +270,10 @@ class RunQueue:
                 self._pause()
 
     def _act(self) -> None:
-        """Start what there is room for; after a signal let the trainings save and end, or leave them."""
+        """Start what there is room for; after a signal let the trainings save and end."""
         if self.caught is None:
             self._start()
-        elif not self._leaves:
+        else:
             self._interrupt()
 
     def _gather_news(self) -> None:
@@ -289,7 +286,7 @@ class RunQueue:
         left = [job for job in self.jobs if not job.ended]
         if self.caught is None:
             return not left
-        return self._leaves or not any(job.taken for job in left)
+        return not any(job.taken for job in left)
 
     def _pause(self) -> None:
         """Until the next look, or a signal."""
@@ -300,7 +297,7 @@ class RunQueue:
     def _start(self) -> None:
         """Start as many as there is room for."""
         waiting = [job for job in self.jobs if job.state == "waiting" and not job.taken]
-        waiting = [job for job in waiting if not self._needs_no_start(job)]
+        waiting = [job for job in waiting if not job._has_finished()]
         waiting.sort(key=lambda job: job.killed != "")
         taken = sum(job.taken for job in self.jobs)
         room = len(waiting) if self.parallel is None else max(0, self.parallel - taken)
@@ -309,16 +306,6 @@ class RunQueue:
         works = [(job.command(self._program), job.config) for job in begun]
         for job, handle in zip(begun, self._launcher.start(works) if works else (), strict=True):
             job._take(handle)
-
-    def _needs_no_start(self, job: Job) -> bool:
-        """Whether it has finished, or goes on where an earlier process has left it."""
-        if job.directory.read_result() is not None:
-            job.state, job.exit_code = "finished", 0
-            return True
-        adopted = self._launcher.adopt(job.command(self._program))
-        if adopted is not None:
-            job._take(adopted)
-        return adopted is not None
 
     def _interrupt(self) -> None:
         for job in self.jobs:

@@ -114,16 +114,9 @@ class Handle(Protocol):
 class Launcher(Protocol):
     """A place where trainings run."""
 
-    detached: bool = False
-    """Its trainings go on where this process has gone."""
-
-    def adopt(self, command: Command) -> Handle | None:
-        """The training that an earlier process has left running there, if there is one."""
-        return None
-
     def start(self, works: Sequence[tuple[Command, Config]]) -> Sequence[Handle]:
         """Begin all of them, or let them wait there for a machine."""
 
     def close(self) -> None:
-        """Leave the place; all trainings have ended, but those that are left behind."""
+        """Leave the place; all trainings have ended."""
         return None

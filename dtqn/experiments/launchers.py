@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.local_launcher import LocalLauncher
 from dtqn.settings.config import ConfigError, wrong
-from dtqn.settings.values import meant
+from envs.errors import meant
 
 _NAMES = ("local", "ray", "slurm")
 

@@ -12,10 +12,12 @@ import contextlib
 import functools
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     NonNegativeFloat,
@@ -25,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from dtqn.experiments.scores import first_solved
+from dtqn.experiments.scores import LAST, SUCCESS, first_solved, shows
 from dtqn.files import append_line, locked, write_whole
 from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, wrong
@@ -47,11 +49,13 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row, late_means
+from dtqn.training.metrics import Row, is_full_evaluation, late_means
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
 _EVALUATION = ("eval/success", "eval/return", "eval/length", "eval/episodes", "eval/stage")
+_ADDED = ("eval/return_error",)
+"""Keys of evaluations that early records lack."""
 _TALLY = ("train/episodes", "train/total_return", "train/total_success")
 _TRAINING = ("env_steps", *_TALLY)
 _MOST_TALLIES, _MOST_EVALUATIONS = 256, 100
@@ -83,24 +87,34 @@ def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in others}
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_printable)]
+"""That tables show."""
+
+
 class Result(BaseModel):
     """Steps, time, machine and program of a finished run: those of `result.json`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
-    task: str
+    task: _Text
     """The digest of the run's task."""
     env_steps: PositiveInt
     learner_steps: NonNegativeInt
     seconds: NonNegativeFloat
     parameters: int
     threads: int
-    device: str
-    program: dict[str, str]
+    device: _Text
+    program: dict[_Text, _Text]
     """Versions, by name."""
-    code: list[str] = []
+    code: list[_Text] = []
     """Digests of the sources that it has run."""
-    machine: str | None = None
+    machine: _Text | None = None
     changed_at: list[int] = []
     """Env steps at which the code of its task, or of a network of the user's own, became another."""
 
@@ -122,7 +136,7 @@ class Record(BaseModel):
     num_evaluations: int | None = None
     """How many the run had; None in early records, which have a row of each."""
     evaluations: Columns
-    """Every second, fourth, ... row of a long run, the last one, and the one that solved the task first."""
+    """Every second, fourth, ... row of a long run, the last ones, and those that show when it was solved."""
     training: Columns
     """The tally of training episodes: of a long run the first row at or beyond each multiple of a power of
     two in env steps, and the last."""
@@ -197,7 +211,8 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         "metrics": late_means(rows),
     }
     while True:
-        kept = _columns(_evaluations(evaluations, most), [*_CLOCKS, *_EVALUATION])
+        kept_rows = _evaluations(evaluations, most, config.total_env_steps)
+        kept = _columns(kept_rows, [*_CLOCKS, *_EVALUATION, *_ADDED])
         record = Record.model_validate({**known, "evaluations": kept})
         if len(_text(record)) < LARGEST_BYTES or most <= 1:  # settings are long indeed
             return record
@@ -227,9 +242,13 @@ def _tallies(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _evaluations(rows: Sequence[Row], most: int) -> list[Row]:
-    kept, solved = _thinned(rows, most), first_solved(rows)
-    return [row for row in rows if row is solved or any(row is other for other in kept)]
+def _evaluations(rows: Sequence[Row], most: int, total_env_steps: int) -> list[Row]:
+    """About so many, the last ones among them; they show the moment of 90 % success that all show."""
+    solved, full = first_solved(rows, SUCCESS, total_env_steps), list(filter(is_full_evaluation, rows))
+    kept = {id(row) for row in (*_thinned(rows, most), *rows[-LAST:], solved)}
+    # Without the one after it, one that shows 90 % could seem to be followed by another that does.
+    kept |= {id(after) for row, after in pairwise(full) if id(row) in kept and shows(row, SUCCESS)}
+    return [row for row in rows if id(row) in kept]
 
 
 def _columns(rows: Sequence[Row], names: Sequence[str]) -> Columns:
@@ -311,7 +330,7 @@ class Records:
         """Tasks and agents with a line of records that cannot be counted."""
         if file is not None and file.suffix != record_files.SUFFIX:
             raise wrong("--records", file, f"must be a file with the ending {record_files.SUFFIX}")
-        lines = file.read_bytes().splitlines() if file is not None and file.exists() else []
+        lines = record_files.lines(file) if file is not None and file.exists() else []
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 self._add(f"{file}, line {number}", line)
@@ -404,7 +423,8 @@ def _differences(record: Record, config: Config) -> str:
     told = changed_settings(merge(record.defaults, record.settings), config)
     told += [f"{name}, which is no setting here" for name in record.apart if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
-    return f"is of {record.agent} on {record.env} with other settings ({', '.join([*told[:3], *more])})"
+    apart = one_line(", ".join([*told[:3], *more]), 500)
+    return f"is of {record.agent} on {record.env} with other settings ({apart})"
 
 
 def _why(error: Exception) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dtqn.acting.episode_intervals import wilson_interval
+from dtqn.acting.episode_intervals import NORMAL_QUANTILE, wilson_interval
 from dtqn.training.metrics import Row, is_full_evaluation
 
 Kind = Literal["success", "return", "bsuite", "mmer"]
@@ -30,7 +32,9 @@ SHARES = ("success", "training success")
 NORMALISED = "normalised score"
 """The name of scores that are pooled over tasks."""
 SOLVED = 0.9
-"""The success that `env_steps_to_90` and `minutes_to_90` are about."""
+"""The success that a solved task has."""
+LAST = 10
+"""Evaluations at a run's end whose mean stands beside its result."""
 
 
 class Part(BaseModel):
@@ -72,6 +76,13 @@ class Score(Part):
         return COLUMNS[self.of]
 
     @property
+    def bar(self) -> float | None:
+        """The score that a solved task has; None where there is no such."""
+        if self.solved_above is None or self.random is None or self.optimal is None:
+            return SOLVED if self.of == "success" else None
+        return self.random + self.solved_above * (self.optimal - self.random)
+
+    @property
     def is_normalised(self) -> bool:
         """Whether the score is its own normalised score."""
         return (self.random, self.optimal) == (0.0, 1.0)
@@ -111,13 +122,6 @@ class Score(Part):
             parts.append(f"at best {self.observation_alone:g} by the observation alone")
         return ", ".join(parts)
 
-    @property
-    def solved_value(self) -> float | None:
-        """The score above which a task counts as solved; None where nothing is counted."""
-        if self.solved_above is None or self.random is None or self.optimal is None:
-            return None
-        return self.random + self.solved_above * (self.optimal - self.random)
-
     def normalised(self, value: float) -> float | None:
         """0 for random actions, 1 for the best policy."""
         if self.random is None or self.optimal is None:
@@ -129,23 +133,43 @@ SUCCESS, RETURN = Score(of="success", random=0.0, optimal=1.0), Score(of="return
 """The scores of a comparison without a suite: success where the task defines it, else the return."""
 
 
-def first_solved(rows: Sequence[Row]) -> Row | None:
-    """The first evaluation that shows 90 % success; None where there is none.
+def judged_by(scores: Sequence[Score]) -> Score | None:
+    """The score of evaluations by which a task is solved, of all those of the task; None where none is."""
+    return next((each for each in scores if each.of in ("success", "return") and each.bar is not None), None)
 
-    A full one shows it by its success, a shorter one by the lower end of its 95 % interval, as 50 successes
-    of 50 do. If full ones alone counted, the first moment at which a run could pay for one would be the
-    figure of every agent that learns before it.
+
+def first_solved(rows: Sequence[Row], score: Score, total_env_steps: int) -> Row | None:
+    """The first of two successive full evaluations that both show the bar; None where there is none.
+
+    An evaluation shows it by the lower end of its 95 % interval. After the last evaluation of a run that
+    ended before `total_env_steps` there is none, so it counts by itself.
+
+    Args:
+        rows: a run's, in order.
+        score: of kind success or return, with a bar.
     """
-    return next((row for row in rows if _shows_solved(row)), None)
+    full = [row for row in rows if is_full_evaluation(row)]
+    found = (one for one, next_one in pairwise(full) if shows(one, score) and shows(next_one, score))
+    ended_early = bool(full) and int(full[-1]["env_steps"] or 0) < total_env_steps
+    return next(found, full[-1] if ended_early and shows(full[-1], score) else None)
 
 
-def _shows_solved(row: Row) -> bool:
-    success, episodes = row.get("eval/success"), int(row.get("eval/episodes") or 0)
-    if success is None:
+def shows(row: Row, score: Score) -> bool:
+    """Whether the 95 % interval of an evaluation lies at or above the score's bar."""
+    value, bar, episodes = row.get(f"eval/{score.of}"), score.bar, int(row.get("eval/episodes") or 0)
+    if value is None or bar is None or not episodes:
         return False
-    if is_full_evaluation(row):
-        return success >= SOLVED
-    return episodes > 0 and wilson_interval(round(success * episodes), episodes)[0] >= SOLVED
+    if score.of == "success":
+        return wilson_interval(round(value * episodes), episodes)[0] >= bar
+    error = row.get("eval/return_error")
+    return error is not None and value - NORMAL_QUANTILE * error >= bar
+
+
+def last_evaluations(rows: Sequence[Row], of: str) -> float | None:
+    """The mean of `success` or `return` over a run's last ten evaluations, or over all if it has fewer."""
+    found = [row.get(f"eval/{of}") for row in rows if row.get("eval/return") is not None][-LAST:]
+    values = [value for value in found if value is not None]
+    return statistics.fmean(values) if values else None
 
 
 def first_episodes(rows: Sequence[Row], episodes: int) -> float | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.experiments.comparison_table import Figures, markdown_table, scored
-from dtqn.experiments.scores import SOLVED
 from dtqn.experiments.suites import Suite
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, fields_of, setting_of, spelled, wrong
@@ -87,17 +86,17 @@ class Standing(NamedTuple):
     rank: tuple[float, float] | None
     """The larger the better; None where the run has no result."""
     cell: str
-    """The env steps to 90 % success, or to the score at which it ended early; the score at its end where it
-    did not get there or stay."""
+    """The env steps until it solved the task, or reached the score at which it ended early; the score at its
+    end where it did not get there or stay."""
 
     @classmethod
     def of(cls, run: Figures, config: Config) -> Standing:
         env, score, steps = run["env"], run["score"], None
-        total, period = config.total_env_steps, config.evaluation.period
+        total, period = config.total_env_steps, config.evaluation_period
         if score is None:
             return cls(env, None, "-")
-        if run["success"] is not None and run["success"] >= SOLVED:
-            steps = run["env_steps_to_90"]
+        if run["solved"] and not run["failed"]:
+            steps = run["env_steps_to_solved"]
         elif run["env_steps"] is not None and run["env_steps"] < total:
             steps = run["env_steps"]
         if steps is None:

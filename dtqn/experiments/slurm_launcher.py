@@ -1,8 +1,7 @@
 """Trainings as jobs of Slurm, through submitit: one array for those that need the same.
 
 A job that is preempted, or whose time is up, has its training write a checkpoint and is queued again by the
-same number. `SlurmHandle.end` sends a SIGINT, which nothing else in Slurm does. A job's number is kept in the
-run's directory, where a later process finds it and waits for the job.
+same number. `SlurmHandle.end` sends a SIGINT, which nothing else in Slurm does.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import io
-import json
 import os
 import re
 import shlex
@@ -30,7 +28,6 @@ from submitit.core.utils import FailedJobError, FailedSubmissionError, Uncomplet
 
 from dtqn.experiments.launcher import Command, Launcher, Needs
 from dtqn.experiments.local_launcher import Process
-from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.text import one_line
 
@@ -44,7 +41,6 @@ _ABSENT_SECONDS = 30.0
 """How long a job is awaited that is in no queue and has left no result: file systems of clusters are slow."""
 _ATTEMPTS = 6
 _BUSY = re.compile(r"timed out|Unable to contact|temporarily|Resource busy", re.IGNORECASE)
-_FILE = "slurm.json"
 
 
 class Training:
@@ -144,7 +140,7 @@ class SlurmHandle:
 
     def __init__(self, job: submitit.Job[int], queue: _Queue, command: Command) -> None:
         self._job, self._queue = job, queue
-        self._log, self._file = command.log, command.directory / _FILE
+        self._log = command.log
         self._submitted = self._seen = time.monotonic()
         self.where: str | None = None
         self._code: int | None = None
@@ -153,7 +149,7 @@ class SlurmHandle:
 
     def poll(self) -> int | None:
         if self._code is None and self._job.paths.result_pickle.exists():
-            self._ended(self._result())
+            self._code = self._result()
         elif self._code is None:
             self._look()
         return self._code
@@ -181,7 +177,7 @@ class SlurmHandle:
         elif self._queue.looked_at > self._submitted:
             patience = 0.0 if self._asked and self.where is None else _ABSENT_SECONDS
             if now - self._seen > patience:
-                self._ended(self._verdict())
+                self._code = self._verdict()
 
     def _verdict(self) -> int:
         """The end of a job that has left no result."""
@@ -203,10 +199,6 @@ class SlurmHandle:
         lines = [line for line in text.splitlines() if line.strip()]
         self._note(lines[-1] if lines else "no output")
 
-    def _ended(self, code: int) -> None:
-        self._code = code
-        self._file.unlink(missing_ok=True)
-
     def end(self) -> None:
         self._asked = self._queue.hurry = True
         subprocess.run(["scancel", "--state=PENDING", self._job.job_id], capture_output=True)
@@ -214,13 +206,11 @@ class SlurmHandle:
 
     def kill(self) -> None:
         self._job.cancel(check=False)
-        self._ended(-int(signal.SIGKILL))
+        self._code = -int(signal.SIGKILL)
 
 
 class SlurmLauncher(Launcher):
     """The Slurm of this machine, which must share the folder of the runs with its nodes."""
-
-    detached = True
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         """
@@ -251,20 +241,6 @@ class SlurmLauncher(Launcher):
         if not self._queue.answers():
             raise ConfigError("--launcher is slurm: no Slurm answers here (squeue fails)")
 
-    def adopt(self, command: Command) -> SlurmHandle | None:
-        file = command.directory / _FILE
-        if not file.exists():
-            return None
-        try:
-            content = json.loads(file.read_text())
-            job_id, folder = str(content["job"]), Path(content["folder"])
-        except (OSError, ValueError, LookupError, TypeError):  # what cannot be read is submitted anew
-            return None
-        found = self._queue.find(job_id)
-        if found is None or found[0] == "COMPLETING":
-            return None
-        return SlurmHandle(submitit.SlurmJob(folder, job_id), self._queue, command.for_another_machine())
-
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[SlurmHandle]:
         commands = [command.for_another_machine() for command, _ in works]
         needs = [Needs.of(config) for _, config in works]
@@ -273,13 +249,8 @@ class SlurmLauncher(Launcher):
             alike = [index for index, other in enumerate(needs) if other == need]
             jobs = self._submit([commands[index] for index in alike], need)
             for index, job in zip(alike, jobs, strict=True):
-                handles[index] = self._handle(job, commands[index])
+                handles[index] = SlurmHandle(job, self._queue, commands[index])
         return [handles[index] for index in range(len(works))]
-
-    def _handle(self, job: submitit.Job[int], command: Command) -> SlurmHandle:
-        content = {"job": job.job_id, "folder": str(self._folder.absolute())}
-        write_whole(command.directory / _FILE, json.dumps(content) + "\n")
-        return SlurmHandle(job, self._queue, command)
 
     def _submit(self, commands: Sequence[Command], needs: Needs) -> list[submitit.Job[int]]:
         """One job, or an array of several."""

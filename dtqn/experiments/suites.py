@@ -263,7 +263,7 @@ class Suite(NamedTuple):
         """The settings of a run with the suite's share of its budget.
 
         The steps of the run, the warm-up and epsilon's annealing are scaled, and the evaluations' period
-        where the scaled budget is shorter. The number of env steps for an update stays.
+        where it is given and the scaled budget is shorter. The number of env steps for an update stays.
         """
         if self.share == 1:
             return config
@@ -272,7 +272,7 @@ class Suite(NamedTuple):
             "total_env_steps": total,
             "warmup_env_steps": round(config.warmup * self.share),
             "actor": {"epsilon_anneal_env_steps": round(config.actor.epsilon_anneal_env_steps * self.share)},
-            "evaluation": {"period": period if period <= total else max(1, round(period * self.share))},
+            "evaluation": {"period": max(1, round(period * self.share)) if (period or 0) > total else period},
         }
         return build([Layer("--budget-share", merge(config.model_dump(), changes), is_typed=True)])
 

@@ -120,7 +120,7 @@ class Sweep:
         return hopeless
 
     def finish(self) -> list[str]:
-        """Write the best configuration and what it depends on; what is to be told."""
+        """Write the best configuration; what is to be told."""
         results = self.results()
         if not (board := results.ranked()):
             return ["no configuration has a result"]

@@ -63,11 +63,6 @@ class SweepFile(NamedTuple):
     run_cap: int | None
 
     @property
-    def sign(self) -> int:
-        """1 where larger is better, else -1."""
-        return 1 if self.goal == "maximize" else -1
-
-    @property
     def search(self) -> list[Any]:
         """What makes it another search."""
         specs = [(name, one.distribution, one.spec) for name, one in self.parameters.items()]

@@ -1,4 +1,4 @@
-"""What a sweep came to: its leaderboard, its best configuration, and what the result depends on."""
+"""What a sweep came to: its leaderboard and its best configuration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dtqn.experiments.importance import LEAST_RUNS, axis_of, dependence
-from dtqn.experiments.intervals import LEAST_RUNS as COMPARABLE
+from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_study import Trial
 from dtqn.files import replacing, write_whole
@@ -96,39 +95,19 @@ class Results(NamedTuple):
             writer.writerows(rows)
 
     def write_best(self, config: Config) -> list[str]:
-        """Write `best.yaml` with the best configuration, and the importances; the lines that tell of them."""
+        """Write `best.yaml` with the best configuration; the lines that tell of it."""
         file, board = self.folder / "best.yaml", self.ranked()
         best = board[0]
         settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
         text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
         write_whole(file, f"# {text}\n{to_yaml(config)}")
         told = [f"best: {text}"]
-        if min(len(line.trials) for line in board) < COMPARABLE:
+        if min(len(line.trials) for line in board) < LEAST_RUNS:
             right = "these ranks do not tell which settings are better"
-            told.append(f"fewer than {COMPARABLE} runs a line: {right}")
+            told.append(f"fewer than {LEAST_RUNS} runs a line: {right}")
         report = RunDir(Path(best.trials[0].run_dir)).command("report")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
-        return [*told, *self.importance(), again, f"report   {report}"]
-
-    def importance(self) -> list[str]:
-        """Write how much the result depends on each parameter; what is told of it."""
-        ended = [trial for trial in self.trials if _result(trial) is not None]
-        axes = [
-            axis_of(name, self.file.parameters[name], [trial.parameters[name] for trial in ended])
-            for name in self.file.searched
-        ]
-        metric = self.file.metric
-        found = dependence(axes, [float(trial.value or 0) for trial in ended], self.file.sign)
-        if found is None:
-            return [f"no parameter importance: it needs {LEAST_RUNS} runs with different results"]
-        about = {"runs": found.runs, "held_out_r2": found.r2, "dependence_found": found.found}
-        content = about | {"parameters": [share._asdict() for share in found.shares]}
-        write_whole(self.folder / "importance.json", json.dumps(content, indent=2) + "\n")
-        checked = f"(held-out R² {found.r2:.2f})"
-        if not found.found:
-            return [f"no dependence of {metric} on the parameters found {checked}"]
-        shares = ", ".join(f"{share.name} {share.importance:.2f}" for share in found.shares)
-        return [f"importance for {metric}: {shares} {checked}"]
+        return [*told, again, f"report   {report}"]
 
 
 def _result(trial: Trial) -> float | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from dtqn.settings.faults import first_fault
-from dtqn.settings.values import meant
+from envs.errors import meant
 
 Spec = Mapping[str, Any]
 

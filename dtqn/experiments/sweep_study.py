@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import TypeAdapter
 
 from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_space import Parameter
@@ -31,8 +32,6 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _JOURNAL = "journal.log"
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""
-_TOP = 1 / 3
-"""The share of runs whose parameters are told from those of all."""
 
 State = Literal["open", "finished", "stopped", "failed", "refused"]
 """`open`: waiting, running or interrupted; `stopped`: by early termination; `refused`: no legal settings.
@@ -57,6 +56,9 @@ class Trial(NamedTuple):
     @classmethod
     def of(cls, frozen: FrozenTrial) -> Trial:
         return cls(frozen.number + 1, state=_state(frozen), value=frozen.value, **frozen.user_attrs["trial"])
+
+
+_TRIAL = TypeAdapter(Trial)
 
 
 def _state(frozen: FrozenTrial) -> State:
@@ -148,9 +150,14 @@ def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
     try:
         storage = JournalStorage(JournalFileBackend(str(journal), lock))  # type: ignore[arg-type]
         if storage.get_all_studies():
-            return optuna.load_study(study_name=None, storage=storage, pruner=pruner)
+            for line in journal.read_bytes().splitlines():
+                json.loads(line)  # Optuna forgives the last one, until another is added
+            study = optuna.load_study(study_name=None, storage=storage, pruner=pruner)
+            for frozen in study.get_trials(deepcopy=False):
+                _TRIAL.validate_python(Trial.of(frozen)._asdict())
+            return study
         return optuna.create_study(storage=storage, pruner=pruner, direction=file.goal)
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
+    except (ValueError, LookupError, TypeError, AssertionError, RuntimeError) as error:
         raise ConfigError(
             f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
             "what has been run is found again"
@@ -266,29 +273,3 @@ class Study:
             self._study.tell(number - 1, state=TrialState.PRUNED)  # its value is the last that was reported
         else:
             self._study.tell(number - 1, value, TrialState.FAIL if value is None else TrialState.COMPLETE)
-
-
-def importances(
-    table: Mapping[str, Sequence[float]], kinds: Mapping[str, int], values: Sequence[float]
-) -> list[float]:
-    """PED-ANOVA (Watanabe et al. 2023): how the parameters of the best third of the runs differ from all.
-
-    Args:
-        table: by parameter, its position in each run: in [0, 1], or the number of a kind.
-        kinds: the number of kinds of those parameters whose values have no order.
-        values: of the runs; larger is better.
-
-    Returns:
-        Of each parameter, in their order; they sum to 1, or are all 0.
-    """
-    spaces: dict[str, BaseDistribution] = {
-        name: CategoricalDistribution(range(kinds[name])) if name in kinds else FloatDistribution(0, 1)
-        for name in table
-    }
-    study = optuna.create_study(direction="maximize")
-    for run, value in enumerate(values):
-        params = {name: int(column[run]) if name in kinds else column[run] for name, column in table.items()}
-        study.add_trial(create_trial(params=params, distributions=spaces, value=value))
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=_TOP)
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return [found.get(name, 0.0) for name in table]

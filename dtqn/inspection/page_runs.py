@@ -70,7 +70,7 @@ def _of_directory(path: Path) -> Run:
     if not any(_is_evaluation(row) for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "
-            f"the first evaluation comes after {number(config.evaluation.period)} env steps"
+            f"the first evaluation comes after {number(config.evaluation_period)} env steps"
         )
     label = f"{config.env} {config.agent} seed {config.seed}"
     return Run(label, config, rows, result is not None, directory)

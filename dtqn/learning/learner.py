@@ -87,7 +87,6 @@ class Learner:
         *,
         config: LearnerConfig,
         reading: Reading,
-        max_priority_weight: float,
         want_trace: bool,
         threads: int,
         seed: int,
@@ -97,7 +96,6 @@ class Learner:
         Args:
             network: the online network; its parameters are trained in place.
             reading: what of a batch is learned, and the passes that its values come from.
-            max_priority_weight: eta of a sequence's priority.
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
             seed: of the auxiliary loss's draws.
@@ -111,7 +109,6 @@ class Learner:
         self._map: Callable[..., Iterable[_Part]] = map
         if threads > 1 and next(network.parameters()).device.type == "cpu":
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
-        self.max_priority_weight = max_priority_weight
         self._want_trace = want_trace
         self.objective = Objective(config, network.head.prediction)
         self.online = network
@@ -258,7 +255,7 @@ class Learner:
         gradients = self._gradient_of(total, self._runs[0])
         with torch.no_grad():
             mask, td_error, q, target = errors.mask, errors.td_error, errors.q_taken, errors.target
-            priorities = losses.sequence_priority(td_error, mask, self.max_priority_weight)
+            priorities = losses.sequence_priority(td_error, mask)
             sums |= {name: torch.where(mask, x, 0.0).sum() for name, x in (("td", td_error.abs()), ("q", q))}
             if errors.traces is not None:
                 sums |= errors.traces._asdict()

@@ -13,16 +13,13 @@ from torch import Tensor
 from dtqn.shapes import follow_data
 from dtqn.types import first_rows
 
+ETA = 0.9
+"""The weight of the largest TD error in a sequence's priority (R2D2, section 2.3)."""
+
 
 def squared_loss(td_error: Tensor) -> Tensor:
     """l(d) = d^2 / 2"""
     return 0.5 * td_error.square()
-
-
-def huber_loss(td_error: Tensor) -> Tensor:
-    """l(d) = d^2 / 2 between -1 and 1, and |d| - 1 / 2 outside (Huber 1964)."""
-    size = td_error.abs()
-    return torch.where(size <= 1, 0.5 * size * size, size - 0.5)
 
 
 def project(values: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
@@ -106,16 +103,16 @@ def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
     return -(target * log_probabilities).sum(dim=-1)
 
 
-def sequence_priority(td_error: Tensor, mask: Tensor, max_weight: float) -> Tensor:
+def sequence_priority(td_error: Tensor, mask: Tensor) -> Tensor:
     """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| over learned steps, at least 1e-6 (R2D2, 2.3).
 
     Args:
-        td_error: [B, T]; mask: [B, T] bool with at least one True in each row; max_weight: eta.
+        td_error: [B, T]; mask: [B, T] bool with at least one True in each row.
     Returns: [B]
     """
     size = torch.where(mask, td_error.abs(), 0.0)
     mean = size.sum(dim=1) / mask.sum(dim=1)
-    return (max_weight * size.amax(dim=1) + (1 - max_weight) * mean).clamp(min=1e-6)
+    return (ETA * size.amax(dim=1) + (1 - ETA) * mean).clamp(min=1e-6)
 
 
 def weighted_loss(loss: Tensor, weights: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ class Objective:
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
         """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere.
 
-        What it adds is 0 on average over steps of which a `share` [B] is novel, if it is centred.
+        What it adds, if it is centred, is 0 on average over steps of which `share` [B] is novel.
         """
         scaled, config = reward * self.config.reward_scale, self.config
         if novel is None or not config.reads_novelty:

@@ -87,14 +87,9 @@ class Following(NamedTuple):
 
 
 class Expectation(nn.Module):
-    """The expected return; the loss of the TD error is half its square, or Huber's."""
+    """The expected return; the loss of the TD error is half its square."""
 
     size = 1
-
-    def __init__(self, loss: str = "squared") -> None:
-        super().__init__()
-        self.loss = loss
-        self._loss = losses.huber_loss if loss == "huber" else losses.squared_loss
 
     def forward(self, numbers: Tensor) -> QOutput:
         return QOutput(numbers.squeeze(-1))
@@ -105,7 +100,8 @@ class Expectation(nn.Module):
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         q_taken = returns.select_action(output.q, action)
         td_error = target - q_taken
-        return StepErrors(td_error, mask, q_taken, target, self._loss(torch.where(mask, td_error, 0.0)))
+        loss = losses.squared_loss(torch.where(mask, td_error, 0.0))
+        return StepErrors(td_error, mask, q_taken, target, loss)
 
 
 class Categorical(nn.Module):
@@ -148,7 +144,7 @@ def _distribution(output: QOutput) -> Tensor:
 
 
 def make_expectation(config: settings.Expectation) -> Expectation:
-    return Expectation(config.loss)
+    return Expectation()
 
 
 def make_categorical(config: settings.Categorical) -> Categorical:

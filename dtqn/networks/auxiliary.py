@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.choices import cores
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import AuxiliaryLoss
@@ -24,6 +23,8 @@ from dtqn.types import Sequences, first_rows
 
 TEMPERATURE = 0.1
 """Divides the cosines of the contrastive loss (ReLIC: Mitrovic et al. 2020, arXiv 2010.07922)."""
+MASK_SHARE = 0.15
+"""Of a sequence's features that the contrastive loss hides and predicts."""
 NEVER = -1e9
 """A similarity whose share of a softmax is zero; finite, so that 0 times its logarithm is 0."""
 
@@ -57,22 +58,21 @@ class ContrastiveLoss(nn.Module):
         q_x(i|t) = exp c(x_t, y_i) / sum_i exp c(x_t, y_i)      q_y(i|t) the same of c(y_t, x_i)
         s_x(i|t) = exp c(x_t, x_i) / sum_i exp c(x_t, x_i)      s_y(i|t) the same of c(y_t, y_i)
 
-        l_t = - log q_x(t|t) - log q_y(t|t) + invariance_weight * sum of KL(sg[p] || p') over the pairs
+        l_t = - log q_x(t|t) - log q_y(t|t) + sum of KL(sg[p] || p') over the pairs
               (p, p') = (q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x), each at t
 
     with sg no gradient. The loss is the mean of l_t over the batch's masked rows.
     """
 
-    def __init__(self, *, width: int, mask_share: float, invariance_weight: float) -> None:
+    def __init__(self, *, width: int) -> None:
         super().__init__()
-        self.mask_share, self.invariance_weight = mask_share, invariance_weight
         self.critic = nn.Linear(width, width, bias=False)
         nn.init.xavier_normal_(self.critic.weight)
 
     def forward(self, network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
         real = real_rows(batch)
         draws = torch.rand(real.shape, generator=generator, device=real.device)
-        return self.of_features(network, network.encoder(batch.learn), real, real & (draws < self.mask_share))
+        return self.of_features(network, network.encoder(batch.learn), real, real & (draws < MASK_SHARE))
 
     def of_features(self, network: RecurrentQNetwork, y: Tensor, real: Tensor, masked: Tensor) -> Tensor:
         """The loss of features y [B, R, D], of which `real` [B, R] are no padding and `masked` are hidden."""
@@ -89,7 +89,7 @@ class ContrastiveLoss(nn.Module):
         loss = -(q_x + q_y).diagonal(dim1=1, dim2=2)
         for one, other in ((q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x)):
             fixed = one.detach()
-            loss = loss + self.invariance_weight * (fixed.exp() * (fixed - other)).sum(dim=-1)
+            loss = loss + (fixed.exp() * (fixed - other)).sum(dim=-1)
         return torch.where(masked, loss, 0.0).sum() / masked.sum().clamp(min=1)
 
 
@@ -102,7 +102,4 @@ def make_reconstruction_loss(config: NetworkConfig) -> AuxiliaryLoss:
 
 
 def make_contrastive_loss(config: NetworkConfig) -> ContrastiveLoss:
-    core = cast(cores.CoBERL, config.core)
-    return ContrastiveLoss(
-        width=config.width, mask_share=core.mask_share, invariance_weight=core.invariance_weight
-    )
+    return ContrastiveLoss(width=config.width)

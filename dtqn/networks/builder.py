@@ -17,6 +17,9 @@ from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import found
 
+SPAN_RAMP = 8
+"""R of adaptive spans, in steps."""
+
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
     """The Q-network that `config` describes, for one task's observations and actions.

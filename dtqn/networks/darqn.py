@@ -29,7 +29,6 @@ from dtqn.networks.encoders import (
     previous_action,
     set_encoder,
 )
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
 from dtqn.networks.rnn import initialise_
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
@@ -77,14 +76,8 @@ class FeatureMap(nn.Module):
 
     def __init__(self, network: ImageNetwork, width: int) -> None:
         super().__init__()
-        match network:
-            case NatureCNN():
-                self.convolutions = network.convolutions
-            case ImpalaResNet():
-                self.convolutions = nn.Sequential(network.sections, nn.ReLU())
-            case MiniGridCNN():
-                layers = [layer for layer in network.convolutions if not isinstance(layer, nn.MaxPool2d)]
-                self.convolutions = nn.Sequential(*layers)
+        layers = [layer for layer in network.convolutions if not isinstance(layer, nn.MaxPool2d)]
+        self.convolutions = nn.Sequential(*layers)
         filters = [module.out_channels for module in network.modules() if isinstance(module, nn.Conv2d)][-1]
         self.join = nn.Linear(filters, width)
 

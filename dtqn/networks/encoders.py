@@ -1,7 +1,7 @@
 """From a step's raw inputs to features [B, T, D]: the observation, the previous action, the previous reward.
 
     Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
-    MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
+    MultiBinary, Box                 the numbers as they are; integers over their bound (`NumericEncoder`)
     Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
       any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
@@ -23,13 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.choices import encoders
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN, on_distinct
+from dtqn.networks.images import MiniGridCNN, NatureCNN, on_distinct
 from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
-ImageEncoder = Literal["nature", "impala", "minigrid"]
-ImageNetwork: TypeAlias = NatureCNN | ImpalaResNet | MiniGridCNN
+ImageEncoder = Literal["nature", "minigrid"]
+ImageNetwork: TypeAlias = NatureCNN | MiniGridCNN
 MIN_PICTURE_SIDE = 5
 """Codes on a smaller grid are read one by one, not by a convolutional network."""
 
@@ -183,9 +183,8 @@ class DictEncoder(nn.Module):
 
 def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
     """The network `name` for pictures [n, C, H, W] of this size."""
-    kinds: dict[ImageEncoder, type[ImageNetwork]]
-    kinds = {"nature": NatureCNN, "impala": ImpalaResNet, "minigrid": MiniGridCNN}
-    return kinds[name](channels, height, width)
+    kind = NatureCNN if name == "nature" else MiniGridCNN
+    return kind(channels, height, width)
 
 
 def observation_encoder(
@@ -221,9 +220,9 @@ def observation_encoder(
         case gymnasium.spaces.MultiBinary():
             return NumericEncoder(size=int(np.prod(space.shape)), divisor=1.0)
         case gymnasium.spaces.Box() if _is_picture(space):
-            return PictureEncoder(shape=space.shape, divisor=_divisor(space), image_encoder=image_encoder)
+            return PictureEncoder(shape=space.shape, divisor=divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            return NumericEncoder(size=int(np.prod(space.shape)), divisor=_divisor(space))
+            return NumericEncoder(size=int(np.prod(space.shape)), divisor=divisor(space))
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"
@@ -246,9 +245,16 @@ def is_code_picture(space: gymnasium.spaces.MultiDiscrete) -> bool:
     return bool((space.nvec == space.nvec[0, 0]).all() and (space.start == space.start[0, 0]).all())
 
 
-def _divisor(space: gymnasium.spaces.Box) -> float:
-    """The upper bound of bytes, which brings them into [0, 1]; 1 for other numbers."""
-    return float(max(1, int(space.high.max()))) if space.dtype == np.uint8 else 1.0
+def divisor(space: gymnasium.spaces.Box) -> float:
+    """The largest bound of integers, which brings them into [-1, 1]; 1 where they have none, and for floats.
+
+    The ends of 32 and 64 bits are no bounds: a count of steps would become 0.
+    """
+    if space.dtype.kind not in "iu":
+        return 1.0
+    low, high, ends = int(space.low.min()), int(space.high.max()), np.iinfo(space.dtype)
+    unbounded = space.dtype.itemsize > 2 and (high == ends.max or low == ends.min < 0)
+    return 1.0 if unbounded else float(max(1, high, -low))
 
 
 def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
@@ -258,7 +264,7 @@ def set_encoder(space: gymnasium.Space, width: int) -> SetEncoder | None:
     return SetEncoder(num_values=int(space.nvec.flat[0]), start=int(np.ravel(space.start)[0]), width=width)
 
 
-def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
+def _layer(width: int, is_first: bool) -> list[nn.Module]:
     """The parts of a layer on features; the first one has its linear map before it."""
     parts: list[nn.Module] = []
     if not is_first:
@@ -266,9 +272,7 @@ def _layer(width: int, is_first: bool, norm: bool) -> list[nn.Module]:
         nn.init.xavier_normal_(linear.weight)
         nn.init.zeros_(linear.bias)
         parts.append(linear)
-    if norm:
-        parts.append(nn.LayerNorm(width))
-    return [*parts, nn.ReLU()]
+    return [*parts, nn.LayerNorm(width), nn.ReLU()]
 
 
 class StepEncoder(nn.Module):
@@ -289,11 +293,10 @@ class StepEncoder(nn.Module):
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
         num_layers: int,
-        norm: bool,
     ) -> None:
         """
         Args:
-            num_layers: of a linear map, LayerNorm (if `norm`) and ReLU (PQN: Gallici et al. 2025,
+            num_layers: of a linear map, LayerNorm and ReLU (PQN: Gallici et al. 2025,
                 arXiv 2407.04811); 0: one linear map. The first map's weights begin as in that code, normal
                 with variance 1 / inputs.
         """
@@ -316,9 +319,7 @@ class StepEncoder(nn.Module):
             nn.init.normal_(self.join.weight, std=joined**-0.5)
             if self.prev_action is not None:
                 nn.init.normal_(self.prev_action.weight, std=width**-0.5)
-        self.layers = nn.Sequential(
-            *(part for i in range(num_layers) for part in _layer(width, i == 0, norm))
-        )
+        self.layers = nn.Sequential(*(part for i in range(num_layers) for part in _layer(width, i == 0)))
 
     def forward(self, inputs: StepInputs) -> Tensor:
         parts = [self.observation(inputs.observation)]
@@ -346,5 +347,4 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
         use_prev_reward=encoder.use_prev_reward,
         image_encoder=encoder.image_encoder,
         num_layers=encoder.num_layers,
-        norm=encoder.norm,
     )

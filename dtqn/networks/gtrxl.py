@@ -33,6 +33,9 @@ from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
 from dtqn.types import TraceSpec
 
+SPAN_RAMP = 8
+"""R of adaptive spans, in steps."""
+
 
 class GTrXLState(NamedTuple):
     memory: Tensor
@@ -401,6 +404,6 @@ def make_core(config: NetworkConfig) -> GTrXL:
         LayerSettings.of(config.width, core),
         num_layers=core.num_layers,
         memory_length=core.memory_length,
-        span_ramp=core.span_ramp if core.adaptive_span else None,
+        span_ramp=SPAN_RAMP if core.adaptive_span else None,
         compression=compression,
     )

@@ -1,6 +1,6 @@
 """Convolutional networks for pictures [n, C, H, W] whose numbers are about 1; they return [n, features].
 
-All keep torch's own initialisation, uniform within 1/sqrt(fan in). Torch 7, in which the first of them was
+Both keep torch's own initialisation, uniform within 1/sqrt(fan in). Torch 7, in which the first of them was
 written, had the same.
 
 Views of a grid world recur: of a batch's thousand pictures in MiniGrid's Memory tasks one in ten is distinct.
@@ -24,8 +24,6 @@ _LARGEST_SHARE = 0.5
 """Where more are distinct, it runs on all."""
 NATURE_SIDE = 36
 """The smallest side that Nature's kernels fit into."""
-POOL_ABOVE = 8
-"""IMPALA's network halves sides above so many pixels."""
 
 
 class NatureCNN(nn.Module):
@@ -54,34 +52,6 @@ class NatureCNN(nn.Module):
         return self.hidden(self.convolutions(picture).flatten(1)).relu()
 
 
-class ImpalaResNet(nn.Module):
-    """The deeper network of Espeholt et al. 2018 (IMPALA, figure 3): three sections, then 256 units.
-
-    A section of 16, 32 and 32 filters is a 3 x 3 convolution, a 3 x 3 max pool with stride 2 and two residual
-    blocks of ReLU, convolution, ReLU, convolution. ReLUs stand before and after the hidden layer. A section
-    does not pool where a side is 8 or below, so that a small picture keeps its places.
-    """
-
-    output_width = 256
-
-    def __init__(self, channels: int, height: int, width: int) -> None:
-        super().__init__()
-        sections: list[nn.Module] = []
-        size, first = min(height, width), channels
-        for filters in (16, 32, 32):
-            sections.append(nn.Conv2d(channels, filters, 3, padding=1))
-            if size > POOL_ABOVE:
-                sections.append(nn.MaxPool2d(3, stride=2, padding=1))
-                size = -(-size // 2)
-            sections += [ResidualBlock(filters), ResidualBlock(filters)]
-            channels = filters
-        self.sections = nn.Sequential(*sections)
-        self.hidden = nn.Linear(_features(self.sections, first, height, width), self.output_width)
-
-    def forward(self, picture: Tensor) -> Tensor:
-        return self.hidden(self.sections(picture).relu().flatten(1)).relu()
-
-
 class MiniGridCNN(nn.Module):
     """The network of the agents that MiniGrid's authors publish (torch-ac), for views of a few cells.
 
@@ -105,18 +75,6 @@ class MiniGridCNN(nn.Module):
     def forward(self, picture: Tensor) -> Tensor:
         features: Tensor = self.convolutions(picture).flatten(1)
         return features
-
-
-class ResidualBlock(nn.Module):
-    """x + conv(relu(conv(relu(x))))."""
-
-    def __init__(self, filters: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(filters, filters, 3, padding=1)
-        self.second = nn.Conv2d(filters, filters, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.second(self.first(x.relu()).relu())
 
 
 def _features(network: nn.Module, channels: int, height: int, width: int) -> int:

@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from pydantic import BaseModel, ValidationError
 
-from dtqn.settings.values import choices, legal, meant, nearest, shown
+from dtqn.settings.values import choices, legal, nearest, shown
+from envs.errors import meant
 
 
 def first_fault(

@@ -27,8 +27,9 @@ from dtqn.settings.config import (
     spelled,
 )
 from dtqn.settings.group import BrokenRule
-from dtqn.settings.values import choices, has_own, is_mapping, legal, mapping, meant, nearest, shown
+from dtqn.settings.values import choices, has_own, is_mapping, legal, mapping, nearest, shown
 from envs import entry_points, yaml_file
+from envs.errors import meant
 
 
 def _shipped() -> Path:

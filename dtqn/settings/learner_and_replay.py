@@ -40,7 +40,6 @@ class LearnerConfig(Group):
         # A rollout's sequence has all rows that there are; of Q(lambda) it says how many more to wait for.
         ("n_step", lambda learner, run: learner.batches.from_replay or learner.returns.name == "n_step"),
         ("double_q", lambda learner, run: learner.target_update.name != "none"),
-        ("learning_rate_decay_start", lambda learner, run: learner.final_learning_rate_share < 1),
     )
 
     optimizer: Literal["adam", "radam"] = "adam"
@@ -48,9 +47,8 @@ class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
-    """Share of the step size that is left at the run's last env step; 1: it stays constant."""
-    learning_rate_decay_start: float = Field(0.6, ge=0, lt=1)
-    """Share of the run's env steps after which the step size falls, on a straight line."""
+    """Share of the step size that is left at the run's end: it falls from 60 % of the env steps on, on a
+    straight line; 1: it stays constant."""
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     weight_decay: float = Field(0.0, ge=0)
@@ -78,7 +76,7 @@ class LearnerConfig(Group):
     repeat_cost: float = Field(0.0, ge=0)
     """Cost, in the loss only, of each observation that its episode had shown before."""
     novelty_centred: bool = False
-    """Less their mean over recent steps: on average they pay nothing (novelty_weight, repeat_cost)."""
+    """Less their mean over recent steps, which lags where it moves (novelty_weight, repeat_cost)."""
     target_update: Annotated[SerializeAsAny[TargetUpdate], TARGET_UPDATES] = Soft()
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
@@ -114,10 +112,6 @@ class ReplayConfig(Group):
             "importance_sampling_exponent",
             (lambda replay, run: run.learner.batches.from_replay),
         ),
-        (
-            "max_priority_weight",
-            (lambda replay, run: run.learner.batches.from_replay and replay.priority_exponent > 0),
-        ),
         ("memory trace_dtype", lambda replay, run: run.network.core.trace_window != 0),
     )
 
@@ -133,8 +127,6 @@ class ReplayConfig(Group):
     """alpha in P(i) ~ p_i^alpha; 0: uniform."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
     """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
-    max_priority_weight: float = Field(0.9, ge=0, le=1)
-    """eta: a sequence's priority is eta max|delta| + (1 - eta) mean|delta|."""
     initial_priority: Literal["actor", "max"] = "actor"
     """A new sequence's priority: from the actor's Q-values, or the largest seen."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"

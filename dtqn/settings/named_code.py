@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dtqn.settings.config import wrong
-from dtqn.settings.values import meant
 from envs.entry_points import brief_error, in_words, not_imported, search_working_directory
 from envs.entry_points import located as located
 from envs.errors import ANY_FAULT as ANY_FAULT
+from envs.errors import meant
 
 _LOADED: dict[str, str] = {}
 """The files of modules that were loaded here and of those of a user's own that they import, each with the

@@ -180,7 +180,7 @@ def agents(configs: Path = CONFIGS) -> list[str]:
 
 
 def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
-    """The agent that `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.core.memory_length=80` stands for.
+    """What `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.core.memory_length=80` stands for.
 
     Raises:
         ConfigError: one line that begins with the part that is wrong.

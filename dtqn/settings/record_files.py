@@ -13,6 +13,7 @@ from typing import Any
 
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import merge, of_today
+from envs.errors import check_is_file
 
 SUFFIX = ".jsonl"
 _KEYS = {"env", "agent", "seed", "settings_hash", "settings"}
@@ -22,6 +23,15 @@ _NAME = "must be FILE.jsonl#TASK/AGENT/SEED"
 
 def is_record(content: Mapping[str, Any]) -> bool:
     return content.keys() >= _KEYS
+
+
+def lines(file: Path) -> list[bytes]:
+    """The lines of a file; a ConfigError where it cannot be read."""
+    try:
+        check_is_file(file)
+        return file.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
 
 
 def names_records(path: Path) -> bool:
@@ -45,11 +55,7 @@ def find(name: str) -> dict[str, Any]:
     """
     place, _, asked = name.partition("#")
     file = Path(place)
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    by_key = {key_of(content): content for content in map(parsed, lines) if content}
+    by_key = {key_of(content): content for content in map(parsed, lines(file)) if content}
     found = [key for key in by_key if asked in (key, _short(key))]
     if len(found) == 1:
         return by_key[found[0]]

@@ -5,11 +5,13 @@ A rule looks at the whole run. It says in one line what is wrong and what to try
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dtqn.settings.group import Rule, misfit
 from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.run import RunConfig
+from dtqn.settings.values import shown
 
 
 def _the_memory_fits(config: RunConfig) -> str | None:
@@ -66,6 +68,16 @@ RUN: Sequence[Rule] = (
         lambda c: c.learner.precision != "float32" and not c.network.core.rounds,
         "learner.precision is {c.learner.precision} with network.core {c.network.core.name}, which is not "
         "computed in it; try float32, or another core, such as gtrxl or lstm",
+    ),
+    misfit(
+        lambda c: not re.fullmatch(r"[^\W_][\w.-]*", c.agent),  # it is a part of paths
+        "agent is {more}: must be a name of letters, digits, dots and dashes",
+        lambda c: shown(c.agent),
+    ),
+    misfit(
+        lambda c: not c.env.isprintable(),
+        "env is {more}: must be a name without control characters",
+        lambda c: shown(c.env),
     ),
     misfit(
         lambda c: (

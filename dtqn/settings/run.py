@@ -34,7 +34,7 @@ class ActorConfig(Group):
 
     read_if = (
         ("epsilon_final", lambda actor, run: not actor.has_ladder),
-        ("epsilon_start annealing", lambda actor, run: actor.epsilon_anneal_env_steps > 0),
+        ("annealing", lambda actor, run: actor.epsilon_anneal_env_steps > 0),
     )
 
     num_envs: int = Field(32, ge=1)
@@ -43,12 +43,10 @@ class ActorConfig(Group):
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
     exploration: Annotated[SerializeAsAny[Exploration], EXPLORATIONS] = Ladder()
     """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
-    epsilon_start: float = Field(1.0, ge=0, le=1)
-    """Share of random actions when warm-up ends."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
-    """Environment steps after warm-up over which epsilon falls to its final value."""
+    """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
     optimism: float = Field(0.0, ge=0)
@@ -66,12 +64,12 @@ class ActorConfig(Group):
 class EvaluationConfig(Group):
     """Evaluation: when, with how many episodes and by which policy."""
 
-    period: int = Field(25_000, ge=1)
-    """Environment steps between evaluations."""
+    period: int | None = Field(None, ge=1)
+    """Environment steps between evaluations; None is min(25 000, total/12)."""
     episodes: int = Field(500, ge=1)
     """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes after which an evaluation ends where the others could not matter."""
+    """Those of an evaluation after one that fell short of the best score so far."""
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
@@ -174,13 +172,14 @@ class RunConfig(Group):
     def settled(self, free_cores: int) -> Self:
         """The run on a machine with so many cores that nothing else keeps busy.
 
-        A process that plays evaluations pays where one of them comes before the run's end, and it takes the
-        second core. A second thread on two cores that seemed free has made updates slower. Workers that step
-        copies take a core each.
+        A process that plays evaluations pays where one comes before the run's end, but not in a short run,
+        which is over before the process has begun; it takes the second core. A second thread on two cores
+        that seemed free has made updates slower. Workers that step copies take a core each.
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
-        beside = several and not self.may_end_early and self.total_env_steps > self.evaluation.period
+        is_long = self.total_env_steps > (self.evaluation.period or 25_000)
+        beside = several and not self.may_end_early and is_long
         threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})
@@ -200,6 +199,11 @@ class RunConfig(Group):
         except ValueError:
             rows = None  # a check that comes later says what is wrong with the task
         return math.inf if rows is None else rows
+
+    @property
+    def evaluation_period(self) -> int:
+        """Environment steps between evaluations, with None resolved."""
+        return self.evaluation.period or max(1, min(25_000, self.total_env_steps // 12))
 
     @property
     def warmup(self) -> int:

@@ -21,6 +21,7 @@ from dtqn.settings.group import ConfigError
 from dtqn.settings.values import is_own
 from dtqn.text import one_line
 from envs import entry_points
+from envs.errors import check_is_file
 from envs.families import GRIDVERSE_FILE, OWN, family_of
 
 OPTION = "--trust-code"
@@ -119,6 +120,7 @@ def _place(value: str) -> str:
     head, _, rest = value.partition(":")
     if value.startswith(GRIDVERSE_FILE):
         with contextlib.suppress(OSError):
+            check_is_file(Path(rest))
             return hashlib.sha256(Path(rest).read_bytes()).hexdigest()
         return ""
     entry_points.search_working_directory()

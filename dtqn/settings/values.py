@@ -1,8 +1,7 @@
-"""Values as people and YAML write them, what a setting takes in words, and the name that was meant."""
+"""Values as people and YAML write them, and what a setting takes in words."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from envs import yaml_file
+from envs.errors import meant
 
 _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
@@ -267,17 +267,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
     return meant(name, names) or (f"; known: {', '.join(names)}" if len(names) <= 30 else "")
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` for the closest known name; empty where none is close."""
-    names = sorted(known)
-    # A bare field name is meant as the dotted name that ends in it, and `lr` as `learning_rate`.
-    ends = [candidate for candidate in names if candidate.rpartition(".")[2] == name]
-    ends = ends or [candidate for candidate in names if _initials(candidate) == name.rpartition(".")[2]]
-    close = ends or difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def _initials(name: str) -> str:
-    return "".join(word[:1] for word in name.rpartition(".")[2].split("_"))

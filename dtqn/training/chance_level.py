@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 import dtqn
 from dtqn.acting.evaluation import EvaluationResult, evaluate_random
@@ -15,6 +16,8 @@ from dtqn.files import write_whole
 from dtqn.settings.config import Config
 from dtqn.training.directory import task_identity
 from dtqn.training.setup import Stream, make_env, seed_of, task_spec
+
+_ENTRY = TypeAdapter(tuple[dict[str, Any], EvaluationResult])
 
 
 def measured(
@@ -67,6 +70,9 @@ def _read(file: Path) -> list[dict[str, Any]]:
     """The earlier measurements; empty where the file is not there or cannot be read."""
     try:
         entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        return [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]
+        known = [entry for entry in entries if entry["result"].keys() == set(EvaluationResult._fields)]
+        for entry in known:
+            _ENTRY.validate_python((entry["settings"], entry["result"]))
+        return known
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

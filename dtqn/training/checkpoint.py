@@ -60,7 +60,7 @@ _NAMES = {
 }
 """The names of types in a file of safetensors."""
 _Read = TypeVar("_Read")
-FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError)
 """The errors that unexpected content raises."""
 
 
@@ -158,7 +158,7 @@ def current(folder: Path) -> Path:
                     "move the run's folder away to train it again"
                 )
             name = newer
-        return folder / name
+        return _opened(folder / name, folder)
     if not (completed := _completed(folder)):
         raise CheckpointError(f"{folder}: holds no checkpoint")
     whole, errors = [], []
@@ -189,6 +189,24 @@ def load_state(folder: Path) -> dict[str, Any]:
         return state
 
     return _of_current(folder, read)
+
+
+def check_kinds(state: Any, like: Any, path: str = "state") -> None:
+    """A ValueError where a state has something else in a place than another of the same program has there."""
+    if isinstance(state, dict) and isinstance(like, dict):
+        for key in state.keys() & like.keys():
+            check_kinds(state[key], like[key], f"{path}/{key}")
+    elif isinstance(state, list) and isinstance(like, list) and len(state) == len(like):
+        for index, pair in enumerate(zip(state, like, strict=True)):
+            check_kinds(*pair, f"{path}/{index}")
+    elif state is not None and like is not None and _kind_of(state) != _kind_of(like):
+        raise ValueError(f"{path} is of the type {_kind_of(state)}, must be {_kind_of(like)}")
+
+
+def _kind_of(leaf: Any) -> object:
+    if isinstance(leaf, int | float | np.generic):
+        return float
+    return leaf.dtype if isinstance(leaf, Gathered | np.ndarray | torch.Tensor) else type(leaf)
 
 
 def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
@@ -427,6 +445,9 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
             )
         if content["checksum"] != _checksum_of(content):
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
+        checksums = [content["checksums"][file] for file in (_NETWORK, _STATE)]
+        if not isinstance(content["about"], dict) or not all(isinstance(one, int) for one in checksums):
+            raise TypeError("about must be an object, checksums integers")
     return content
 
 

@@ -10,15 +10,19 @@ import os
 import re
 import secrets
 import shlex
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 import envs
 from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
 from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of, value_of
+from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import (
     Layer,
     build,
@@ -41,6 +45,8 @@ HOW_IT_RUNS = {
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
+ONCE_FIXED = {"evaluation.period": 25_000}
+"""Defaults of an earlier version of settings that are now a function of the run's length: such a value is left out where settings that differ from their defaults are told."""
 ENDS = ("total_env_steps", "stop_at_success", "stop_at_return")
 """Settings that decide where a run ends, in the order of `ends_at`."""
 MAY_CHANGE = HOW_IT_RUNS | {*ENDS}
@@ -90,7 +96,8 @@ def apart(settings: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def defaults() -> dict[str, Any]:
     """By dotted name, today's defaults."""
-    return {name: getattr(field.default, "name", field.default) for name, field in fields_of().items()}
+    usual = {name: getattr(field.default, "name", field.default) for name, field in fields_of().items()}
+    return usual | ONCE_FIXED
 
 
 def changed_settings(then: Mapping[str, Any], config: Config) -> list[str]:
@@ -132,6 +139,26 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(f"{path}: {what}: {error.strerror or one_line(error)}") from None
+
+
+class _About(BaseModel):
+    """What is read of a checkpoint's description of its run."""
+
+    model_config = ConfigDict(strict=True)
+    config: dict[str, Any]
+    env_steps: NonNegativeInt
+    learner_steps: NonNegativeInt
+    rows: NonNegativeInt
+    finished: bool
+    ends_at: list[float | None]
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+    parameters: int | None = None
+    task: str | None = None
+    wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")
+    changed_at: list[int] = []
+    code: list[str] = []
+    held: list[dict[str, float | None]] = []
+    last_evaluation: dict[str, float | None] = {}
 
 
 class RunDir:
@@ -339,7 +366,7 @@ class RunDir:
         what = " or ".join([f"the task {config.env}", *own_networks(config)])
         return (
             f"{self.path}: {what} has changed since the run began "
-            f"(digest {old}, now {now.digest} of {now.made_of})"
+            f"(digest {one_line(old, 20)}, now {now.digest} of {now.made_of})"
         )
 
     def task_warning(self, config: Config) -> str:
@@ -424,9 +451,10 @@ class RunDir:
         Raises:
             ConfigError: where config.yaml has been changed since, or the checkpoint does not tell.
         """
-        trained = about.get("config")
-        if not isinstance(trained, Mapping):
-            raise ConfigError(f"{self.checkpoints}: is damaged: it tells no settings of its run")
+        try:
+            trained = _About.model_validate(about).config
+        except ValidationError as error:
+            raise ConfigError(f"{self.checkpoints}: is damaged: {one_line(first_fault(error))}") from None
         then = of_today(trained, str(self.checkpoints))
         for name, new in named(resolved(config)).items():
             old = setting_in(then, name, new)
@@ -451,9 +479,8 @@ def make_writable(name: str, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)  # two processes may look at once
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise ConfigError(f"{name} {folder} cannot be written: {error.strerror}") from None
 
@@ -466,7 +493,9 @@ def ends_at(config: Config) -> list[float | None]:
 
 
 def resolved(config: Config) -> Config:
-    return build([Layer(None, merge(config.model_dump(), {"warmup_env_steps": config.warmup}))])
+    """With what depends on the run's length made explicit."""
+    lengths = {"warmup_env_steps": config.warmup, "evaluation": {"period": config.evaluation_period}}
+    return build([Layer(None, merge(config.model_dump(), lengths))])
 
 
 _ABSENT = object()

@@ -23,6 +23,8 @@ from dtqn.training.overview import RunFacts, Watched, overview
 _WINDOW_SECONDS = 30.0
 _LEAST_SECONDS = 0.25
 """Between two looks at a run's steps."""
+_FEWEST_UPDATES = 10
+"""Before the time to go is told."""
 
 
 class Output:
@@ -106,11 +108,13 @@ def _bar(total: int, env_steps: int, width: int) -> ProgressBar:
 
 
 class _Status:
-    """The figures of one run; speeds are those of the last half minute."""
+    """The figures of one run: speeds of the last half minute, the time to go by all since learning began."""
 
     def __init__(self, total: int, env_steps: int, learner_steps: int) -> None:
         self.total, self.env_steps = total, env_steps
         self._marks = deque([(time.monotonic(), env_steps, learner_steps)])
+        self._learning = self._marks[0]
+        """Where learning began."""
         self._env_speed = self._learner_speed = 0.0
         self._last: dict[str, float | int | None] = {}
 
@@ -121,6 +125,8 @@ class _Status:
         if now - then <= least_seconds or env_steps < env_then:
             return
         self._marks.append((now, env_steps, learner_steps))
+        if not self._learning[2]:
+            self._learning = self._marks[-1]
         while len(self._marks) > 2 and now - self._marks[0][0] > _WINDOW_SECONDS:
             self._marks.popleft()
         then, env_then, learner_then = self._marks[0]
@@ -141,8 +147,11 @@ class _Status:
 
     @property
     def eta(self) -> str:
+        (then, env_then, learner_then), (now, env_now, learner_now) = self._learning, self._marks[-1]
         left = max(self.total - self.env_steps, 0)
-        return f"eta {clock(left / self._env_speed) if self._env_speed > 0 else '-:--'}"
+        if left and (learner_now - learner_then < _FEWEST_UPDATES or env_now == env_then):
+            return "eta -:--"
+        return f"eta {clock(left and left * (now - then) / (env_now - env_then))}"
 
     @property
     def figures(self) -> str:

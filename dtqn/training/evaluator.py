@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     length: float | None
     """Mean length of recent training episodes; None where there are none."""
     at_end: bool
-    """All its episodes are asked for, as the run ends with it."""
+    """The run ends with it."""
     weights: dict[str, torch.Tensor]
     """The policy's at that moment, on the CPU."""
 
@@ -65,7 +65,6 @@ class Player:
     def __init__(self, config: Config, network: QNetwork) -> None:
         """`network` is the player's own, on the run's device; `play` overwrites its parameters."""
         self._config, self._network = config, network.requires_grad_(False)
-        self._has_success = setup.task_spec(config).has_success
         self._steps = np.zeros(1, np.int64)
 
     @classmethod
@@ -80,32 +79,23 @@ class Player:
         self._steps += 1
         return False
 
-    def play(self, asked: Asked, stages: dict[str, Any], stopped: Callable[[], bool] | None = None) -> Played:
-        """Its episodes, on seeds that no other evaluation or training shares.
+    def play(self, asked: Asked, episodes: int, stopped: Callable[[], bool] | None = None) -> Played:
+        """So many episodes, on seeds that no other evaluation or training shares.
 
         Args:
-            stages: the state of `Stages` before it; they say how many episodes are played.
             stopped: whether to end with `Stopped` instead.
         """
         self._network.load_state_dict(asked.weights)
-        stopped = stopped or self._counted
-        plan = setup.make_stages(self._config)
-        plan.set_state(stages)
-        played = self._play(stopped, asked.number, plan.first(asked.env_steps, asked.length))
-        rest = plan.rest(played.result(self._has_success), asked.env_steps, asked.at_end)
-        return played.and_then(self._play(stopped, asked.number, rest, 1)) if rest else played
-
-    def _play(self, stopped: Callable[[], bool], number: int, episodes: int, *stage: int) -> Played:
         config = self._config
         env = setup.make_env(
             config,
             min(config.evaluation.num_envs, episodes),
-            seed_of(config, Stream.EVALUATION, number, *stage),
+            seed_of(config, Stream.EVALUATION, asked.number),
         )
         chance = setup.random_actions(
-            config, config.evaluation.epsilon, seed_of(config, Stream.EVALUATION_ACTIONS, number, *stage)
+            config, config.evaluation.epsilon, seed_of(config, Stream.EVALUATION_ACTIONS, asked.number)
         )
-        return play(self._network, env, episodes, stopped, config.learner.gamma, chance)
+        return play(self._network, env, episodes, stopped or self._counted, config.learner.gamma, chance)
 
 
 class Evaluator:
@@ -122,7 +112,7 @@ class Evaluator:
             self._beside = Worker("plays evaluations", Player.beside, config, shared, descriptors=[shared])
         else:
             self._player = Player(config, copy.deepcopy(network))
-        self._stages = setup.make_stages(config)
+        self._plan = setup.make_episode_plan(config)
         self._waiting: deque[Asked] = deque()
         self._begun = False
         """Whether the process beside the run is at the first of them."""
@@ -169,8 +159,8 @@ class Evaluator:
             return None
         self._waiting.popleft()
         result = played.result(self._has_success)
-        full = self._stages.is_full(result, asked.at_end)
-        self._stages.count(result, full)
+        full = self._plan.is_full(result, asked.at_end)
+        self._plan.count(result, full)
         self._full_at = asked.learner_steps if full else -1
         metrics: Row = {
             "eval/success": result.success,
@@ -188,12 +178,13 @@ class Evaluator:
 
     def _played(self, asked: Asked, timeout: float, stopped: Callable[[], bool]) -> Played | None:
         """The episodes; None where they are not over, or the run itself has stopped in their midst."""
+        episodes = self._plan.episodes(asked.env_steps, asked.length, asked.at_end)
         if self._beside is None:
             with contextlib.suppress(Stopped):
-                return self._player.play(asked, self._stages.get_state(), stopped)
+                return self._player.play(asked, episodes, stopped)
             return None
         if not self._begun:
-            self._beside.ask("play", asked, self._stages.get_state())
+            self._beside.ask("play", asked, episodes)
             self._begun, self._heard = True, (int(self._steps[0]), time.monotonic())
         if not self._beside.answered(timeout):
             self._check_steps(self._beside)
@@ -221,7 +212,7 @@ class Evaluator:
     def forget_scores(self) -> None:
         """The evaluations so far are of another task."""
         self._full_at = -1
-        self._stages.forget_scores()
+        self._plan.forget_scores()
 
     def close(self) -> None:
         """End the player, in the midst of an evaluation too."""
@@ -232,12 +223,12 @@ class Evaluator:
         return {
             "number": self._number,
             "full_at": self._full_at,
-            "stages": self._stages.get_state(),
+            "stages": self._plan.get_state(),
             "waiting": [asked._asdict() for asked in self._waiting],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """For an evaluator that has not been asked yet."""
         self._number, self._full_at = state["number"], state["full_at"]
-        self._stages.set_state(state["stages"])
+        self._plan.set_state(state["stages"])
         self._waiting = deque(Asked(**asked) for asked in state["waiting"])

@@ -87,7 +87,9 @@ class Exchange:
             self._rows[name][tick, copies] = fit(name, values, self._fields[name], len(ended))
         self._episodes[_ENDED][tick, copies] = ended
         for name, of_ended in episodes._asdict().items():
-            self._episodes[name][tick, copies][ended] = of_ended
+            place = self._episodes[name][tick, copies]
+            place[:] = 0  # what an earlier tick left would be saved, though nobody reads it
+            place[ended] = of_ended
 
     def read(self, tick: int) -> tuple[Rows[np.ndarray], Episodes]:
         """The rows [N, ...] of a tick, as they lie there, and the episodes that it ended."""

@@ -23,9 +23,9 @@ METRICS = [
         "train/": "success return length episodes total_return total_success",
         "learner/": "loss td_error q_mean q_max q_min target_max target_min grad_norm skipped_updates "
         "learning_rate auxiliary_loss recall_loss trace_length trace_cut_share trace_cut_greedy_share",
-        "replay/": "steps sequences priority_minimum priority_mean priority_maximum importance_weight_min "
-        "learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first delta_q_last "
-        "stale_action_share stale_action_loss",
+        "replay/": "steps sequences saturated priority_minimum priority_mean priority_maximum "
+        "importance_weight_min learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first "
+        "delta_q_last stale_action_share stale_action_loss",
         "actor/": "epsilon novel_share lead parameter_age restarts",
         "speed/": "env_steps_per_second learner_steps_per_second",
     }.items()

@@ -50,6 +50,8 @@ class RunFacts:
         self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
         self.seconds = float(last.get("seconds") or 0)
         self.pace = _pace(run.rows)
+        if self.state == "finished" and self.env_steps:
+            self.pace = self.seconds / self.env_steps
         self.outcome = outcome(last) if "eval/return" in last else ""
 
     @property
@@ -58,21 +60,23 @@ class RunFacts:
 
     @property
     def line(self) -> str:
-        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({self.env_steps / self.total:.0%})"
+        share = min(1.0, self.env_steps / self.total)
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
         state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.place
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 
 def _pace(rows: Sequence[Row]) -> float:
-    """Seconds of an env step over the later half of the steps so far; 0 where it is not known yet.
+    """Seconds of an env step over the later half of the steps so far, without warm-up; 0 if not known yet.
 
     The last row alone may hold an evaluation, or none of the updates where these come many at once.
     """
-    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in rows if "seconds" in row]
-    if not marks or not marks[-1][0]:
+    learned = [row for row in rows if row.get("learner_steps") and "seconds" in row]
+    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in learned]
+    if not marks or marks[0][0] == marks[-1][0]:
         return 0.0
     env_steps, seconds = marks[-1]
-    then = max(((0, 0.0), *(mark for mark in marks if mark[0] <= env_steps / 2)))
+    then = max((marks[0], *(mark for mark in marks if mark[0] <= env_steps / 2)))
     return (seconds - then[1]) / (env_steps - then[0])
 
 

@@ -14,6 +14,7 @@ sides wait for each other: the learner for the rows of all copies, the workers f
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -140,10 +141,10 @@ class WorkerPool:
             self._wait(member)
         place = self._taken % self._exchange.ticks
         rows, episodes = self._exchange.read(place)
-        ended = self._exchange.ended(place)
+        self.ended = self._exchange.ended(place).copy()  # workers write there again
         for member in self._members:
             member.ready -= 1
-            if ended[member.share.copies].any():
+            if self.ended[member.share.copies].any():
                 member.losses = 0
         self._leads.append(min(member.ready for member in self._members) * self._num_envs)
         self._age = max(self._age, self.version - int(rows.version.min()))
@@ -193,13 +194,11 @@ class WorkerPool:
         All ticks that have been asked for are then there, and their rows are a part of the state.
         """
         workers = None
-        try:
+        with contextlib.suppress(TaskError, WorkerError):  # if the run goes on, the next tick replaces it
             for member in self._members:
                 while member.asked:
                     self._take_answer(member)
             workers = [self._call(member, "get_state") for member in self._members]
-        except (TaskError, WorkerError):
-            pass  # if the run goes on, the next tick replaces it
         ahead = range(self._taken, self._asked if workers else self._taken)
         return {
             "env_steps": self.env_steps,

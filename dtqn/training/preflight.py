@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+import sys
+from collections.abc import Mapping
 
+import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
+from gymnasium import spaces
 
 import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
-from dtqn.acting.evaluation import Stages
+from dtqn.acting.evaluation import EpisodePlan
 from dtqn.choices.learner import Rollouts
 from dtqn.graphs import Held
+from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.text import size
@@ -29,6 +31,7 @@ from dtqn.training.setup import (
     task_spec,
 )
 from dtqn.types import leaves
+from envs.adapters.spaces import part_name
 from replay import replay_bytes
 
 
@@ -47,7 +50,7 @@ def check(config: Config, here: bool = True) -> None:
     if here:
         capture_of(config, Held())
     try:
-        envs.try_task(config.env, **config.task.model_dump())
+        largest = envs.try_task(config.env, **config.task.model_dump())
     except envs.TaskError as error:
         raise ConfigError(str(error)) from None
     _check_threshold(config)
@@ -55,6 +58,24 @@ def check(config: Config, here: bool = True) -> None:
     if here:
         _check_memory(config, plan)
     check_own(config)
+    _tell_of_large(config, largest)
+
+
+_LARGE = float(np.finfo(np.float16).max) / 10
+"""Numbers of a trial from which on those of a run, or what a network makes of them, may be too large."""
+
+
+def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
+    """Say which part of the observations is too large for memory that is stored in float16."""
+    if config.replay.trace_dtype != "float16" or config.network.core.trace_window == 0:
+        return
+    space = task_spec(config).observation_space
+    for key, number in largest.items():
+        part = space[key] if key else space
+        if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
+            told = f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is"
+            right = "scale it to -1 to 1 or so, or give --replay.trace-dtype float32"
+            print(f"{told} stored in float16, which ends at 65504: {right}", file=sys.stderr)
 
 
 def _check_threshold(config: Config) -> None:
@@ -63,10 +84,10 @@ def _check_threshold(config: Config) -> None:
     The interval of a mean return is as wide as the returns differ, and few of them may be alike by chance.
     """
     threshold, episodes = config.stop_at_success, config.evaluation.episodes
-    if config.stop_at_return is not None and episodes < Stages.FEWEST:
+    if config.stop_at_return is not None and episodes < EpisodePlan.FEWEST:
         raise MisfitError(
             f"evaluation.episodes is {episodes} with stop_at_return {config.stop_at_return:g}: "
-            f"so few may be alike by chance; try {Stages.FEWEST}"
+            f"so few may be alike by chance; try {EpisodePlan.FEWEST}"
         )
     if threshold is None:
         return
@@ -182,32 +203,8 @@ def planned_updates(config: Config) -> int:
     return max(1, (rollouts - within_warmup) * per_rollout)
 
 
-_SMALL = 10_000_000
-"""Numbers in a network that is made in passing, to be counted."""
-
-
-class _TooLarge(BaseException):
-    """No Exception, which the maker of a user's own module may catch."""
-
-
-class _Small(TorchFunctionMode):
-    """Raises `_TooLarge` before more than `_SMALL` numbers are made in all."""
-
-    _FACTORIES: ClassVar = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made = 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in self._FACTORIES:
-            shape = args or ((kwargs or {}).get("size", ()),)
-            self._made += math.prod(shape[0] if isinstance(shape[0], Iterable) else shape)
-            if self._made > _SMALL:
-                raise _TooLarge
-        return func(*args, **(kwargs or {}))
+_SMALL = 1_000_000
+"""Numbers in one matrix of each layer of a network that is made in passing, to be counted."""
 
 
 def _counted_network(config: Config) -> QNetwork:
@@ -216,9 +213,10 @@ def _counted_network(config: Config) -> QNetwork:
     A small network is simply made. A large one is made on the meta device, without memory; torch imports its
     compiler for that, which takes seconds.
     """
-    try:
-        with _Small():
-            return make_network(config)
-    except _TooLarge:
-        with torch.device("meta"):
-            return make_network(config)
+    network = config.network
+    mlp_width, num_layers = (getattr(network.core, name, 1) for name in ("mlp_width", "num_layers"))
+    widest = max(network.width, mlp_width, network.head_width)
+    if num_layers * network.width * widest <= _SMALL:
+        return make_network(config)
+    with torch.device("meta"):
+        return make_network(config)

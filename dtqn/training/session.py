@@ -126,7 +126,9 @@ def restored_trainer(config: Config, directory: RunDir) -> Trainer:
     """
     trainer = _make_trainer(config, directory)
     try:
-        trainer.set_state(checkpoint.load_state(directory.checkpoints))
+        state = checkpoint.load_state(directory.checkpoints)
+        checkpoint.check_kinds(state, trainer.get_state(lazily=True))
+        trainer.set_state(state)
     except CheckpointError:
         raise
     except envs.TaskError as error:

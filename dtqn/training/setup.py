@@ -19,7 +19,7 @@ import envs
 from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
-from dtqn.acting.evaluation import Goal, Stages
+from dtqn.acting.evaluation import EpisodePlan, Goal
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
@@ -223,7 +223,6 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
             learned=whole_sequence if config.replay.learn_burn_in else learn_block,
             passes=next_window if config.learner.next_window else same_rows,
         ),
-        max_priority_weight=config.replay.max_priority_weight,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
@@ -271,6 +270,8 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     )
 
 
+_DECAY_START = 0.6
+"""The share of the run's env steps after which the step size falls."""
 _TICKS_OF_A_CACHE = 4
 """Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
 
@@ -328,13 +329,13 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         final = exploration.epsilon_ladder(count, config.exploration.base, config.exploration.exponent)
     else:
         final = np.full(count, config.epsilon_final)
-    start, duration = config.epsilon_start, config.epsilon_anneal_env_steps
+    duration = config.epsilon_anneal_env_steps
     if duration == 0:
         annealing = exploration.constant()
     elif config.annealing == "exponential":
-        annealing = exploration.exponentially(start, duration)
+        annealing = exploration.exponentially(duration)
     else:
-        annealing = exploration.linearly(start, duration)
+        annealing = exploration.linearly(duration)
     return Exploration(final, annealing, warmup_env_steps)
 
 
@@ -342,9 +343,9 @@ def make_goal(config: Config) -> Goal:
     return Goal(config.stop_at_success, config.stop_at_return)
 
 
-def make_stages(config: Config) -> Stages:
+def make_episode_plan(config: Config) -> EpisodePlan:
     evaluation = config.evaluation
-    return Stages(
+    return EpisodePlan(
         episodes=evaluation.episodes,
         first_episodes=evaluation.first_episodes,
         max_step_share=evaluation.max_step_share,
@@ -354,5 +355,5 @@ def make_stages(config: Config) -> Stages:
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:
     """Environment steps of the run -> the share of the learning rate that is left then."""
-    start, final = config.learner.learning_rate_decay_start, config.learner.final_learning_rate_share
+    start, final = _DECAY_START, config.learner.final_learning_rate_share
     return lambda env_steps: linear(1.0, final, (env_steps / config.total_env_steps - start) / (1 - start))

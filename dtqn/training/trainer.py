@@ -7,6 +7,7 @@ due, and `get_state` / `set_state` carry everything that decides what comes next
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,8 @@ from dtqn.types import FreshTrace, NonFiniteError, first_rows, observation_of
 from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
-"""Training episodes over which `train/success`, `train/return` and `train/length` are means."""
+"""Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
+there are copies where these are more."""
 
 
 class Tally(NamedTuple):
@@ -71,7 +73,9 @@ class Trainer:
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
-        self._recent: deque[tuple[float, int, bool]] = deque(maxlen=SUCCESS_WINDOW)
+        self._recent = self._window([])
+        self._has_ended = np.zeros(config.actor.num_envs, bool)
+        """[N]: the copies that have ended an episode."""
         self._tally = Tally(0, 0.0, 0)
         self._told = 0
         """Episodes that the last row of training metrics has counted."""
@@ -106,7 +110,7 @@ class Trainer:
         row: dict[str, float | int | None] = {}
         if self._due(before, self.config.metrics_every):
             row |= self._training_metrics()
-        if evaluates := self._due(before, self.config.evaluation.period):
+        if evaluates := self._due(before, self.config.evaluation_period):
             self._ask_evaluation(at_end=False)
         return self._clocks() | row if row or evaluates else None
 
@@ -153,7 +157,7 @@ class Trainer:
             reward, discount, novel, share, q_max, q_taken, torch.from_numpy(counts)
         )
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
-        priorities = losses.sequence_priority(td_error, mask, self.config.replay.max_priority_weight)
+        priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():
             raise NonFiniteError(
                 f"the TD errors of new sequences are not finite at {self.env_steps} env steps; rewards may "
@@ -161,16 +165,17 @@ class Trainer:
             )
         return priorities.numpy()
 
+    def _window(self, episodes: Iterable[Sequence[Any]]) -> deque[Sequence[Any]]:
+        """Return, length and success of the last episodes of these."""
+        return deque(map(tuple, episodes), maxlen=max(SUCCESS_WINDOW, self.config.actor.num_envs))
+
     def _remember(self, episodes: Episodes) -> None:
+        """Short episodes end first: until each copy has ended one, the window has the first of each alone."""
         self._tally = self._tally.plus(episodes)
-        self._recent.extend(
-            zip(
-                episodes.episode_return.tolist(),
-                episodes.length.tolist(),
-                episodes.success.tolist(),
-                strict=True,
-            )
-        )
+        ended = self.actor.ended  # [N], of the tick
+        counts = ~self._has_ended[ended] | self._has_ended.all()
+        self._recent.extend(zip(*(x[counts].tolist() for x in episodes), strict=True))
+        self._has_ended |= ended
 
     def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
         share = self.novel_share.value if self.config.learner.novelty_centred else None
@@ -205,7 +210,7 @@ class Trainer:
     def _training_metrics(self) -> dict[str, float | int | None]:
         """Means since the last row, and the state of exploration and replay."""
         row: dict[str, float | int | None] = {}
-        if self._recent:
+        if self._has_ended.all():
             returns, lengths, successes = zip(*self._recent, strict=True)
             row["train/return"] = float(np.mean(returns))
             row["train/length"] = float(np.mean(lengths))
@@ -221,6 +226,8 @@ class Trainer:
             row["actor/novel_share"] = self.novel_share.value
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
+        if self.replay.saturated:
+            row["replay/saturated"] = self.replay.saturated
         row |= self.updates.metrics()
         if self.replay.num_sequences:
             row |= self.staleness.measure()
@@ -228,7 +235,7 @@ class Trainer:
         return row
 
     def _ask_evaluation(self, at_end: bool) -> None:
-        length = float(np.mean([episode[1] for episode in self._recent])) if self._recent else None
+        length = float(np.mean([one[1] for one in self._recent])) if self._has_ended.all() else None
         self.evaluator.ask(self.network, self.env_steps, self.learner_steps, length, at_end)
 
     def film(self, file: Path) -> None:
@@ -249,6 +256,7 @@ class Trainer:
             "staleness": self.staleness.get_state(),
             "evaluator": self.evaluator.get_state(),
             "recent": [list(episode) for episode in self._recent],
+            "has_ended": self._has_ended.tolist(),
             "tally": [*self._tally, self._told],
             "sums": dict(self._sums),
             "updates_summed": self._updates_summed,
@@ -267,7 +275,8 @@ class Trainer:
         self.updates.set_state(state["updates"])
         self.staleness.set_state(state["staleness"])
         self.evaluator.set_state(state["evaluator"])
-        self._recent = deque((tuple(episode) for episode in state["recent"]), maxlen=SUCCESS_WINDOW)
+        self._recent = self._window(state["recent"])
+        self._has_ended |= np.asarray(state.get("has_ended", True))  # earlier checkpoints lack it
         *tally, self._told = state["tally"]
         self._tally = Tally(*tally)
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]

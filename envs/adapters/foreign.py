@@ -16,7 +16,7 @@ from gymnasium.spaces import MultiDiscrete
 
 from envs.adapters import trial
 from envs.adapters.plain import PlainEnv, SuccessRule, attempt
-from envs.adapters.spaces import Actions, Observations, actions, observations
+from envs.adapters.spaces import actions, observations
 from envs.adapters.trial import TriedEnv
 from envs.adapters.vector import AdaptedVectorEnv
 from envs.entry_points import brief_error
@@ -43,8 +43,6 @@ class Recipe(NamedTuple):
 class Facts(NamedTuple):
     """The facts that are seen by making a task once."""
 
-    observations: Observations
-    actions: Actions
     language: Language
     time_limit: int | None
     says_success: bool
@@ -81,8 +79,8 @@ def foreign_task(
     spec = TaskSpec(
         id=recipe.id,
         description=description,
-        observation_space=facts.observations.space,
-        action_space=facts.actions.space,
+        observation_space=facts.language.observations.space,
+        action_space=facts.language.actions.space,
         time_limit=facts.time_limit,
         success=None if success is None else success.text,
         source=source,
@@ -96,11 +94,12 @@ def foreign_task(
 
 
 @functools.lru_cache(maxsize=64)  # once is enough: where it fails, nothing is kept
-def _try(recipe: Recipe, success: SuccessRule | None) -> None:
+def _try(recipe: Recipe, success: SuccessRule | None) -> dict[str, float]:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
     if recipe.resets_quickly:
         trial.compare_copies(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
+    return env.largest
 
 
 @functools.lru_cache(maxsize=64)
@@ -113,11 +112,7 @@ def _facts(recipe: Recipe) -> Facts:
         try:
             seen, done = observations(env.observation_space, _minigrid_codes(env)), actions(env.action_space)
             facts = Facts(
-                seen,
-                done,
-                Language(
-                    env.observation_space, seen.space, seen.read, env.action_space, done.act, done.number
-                ),
+                Language(env.observation_space, seen, env.action_space, done),
                 _time_limit(env),
                 False,
                 tuple(env.metadata.get("render_modes", ())),
@@ -125,11 +120,11 @@ def _facts(recipe: Recipe) -> Facts:
         except ANY_FAULT as error:  # a space that is not there, or has no place here
             raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
         if recipe.resets_quickly:
-            plain = PlainEnv(env, id, facts.observations, facts.actions, None)
+            plain = PlainEnv(env, id, seen, done, None)
             _, info = plain.row("reset", lambda: env.reset(seed=0))
             facts = facts._replace(says_success="is_success" in info, time_limit=_time_limit(env))
-    if facts.observations.left_out:
-        print(f"{id}: {', '.join(facts.observations.left_out)} is text and left out", file=sys.stderr)
+    if seen.left_out:
+        print(f"{id}: {', '.join(seen.left_out)} is text and left out", file=sys.stderr)
     return facts
 
 
@@ -142,7 +137,8 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
         # pygame draws without a display, but its library says `error: XDG_RUNTIME_DIR is invalid`.
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     env = recipe.maker(*recipe.arguments, render_mode)
-    return kind(env, recipe.id, facts.observations, facts.actions, success, render_mode is not None)
+    language = facts.language
+    return kind(env, recipe.id, language.observations, language.actions, success, render_mode is not None)
 
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:

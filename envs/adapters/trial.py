@@ -31,13 +31,16 @@ STEPS_TO_END: Final = 1000
 class TriedEnv(PlainEnv):
     """A `PlainEnv` that also looks into each observation, reward and flag. Slow."""
 
+    largest: dict[str, float]
+    """By part of an observation, the largest number in size that the environment has shown."""
+
     def try_out(self) -> None:
         """A reset, a few random steps, and on to an episode's end where only that shows success.
 
         Raises:
             TaskError: for the first thing that is wrong.
         """
-        began_in = Path.cwd()
+        self.largest, began_in = {}, Path.cwd()
         actions = copy.deepcopy(self.action_space)  # one that the environment does not draw from
         actions.seed(0)
         self.reset(seed=0)
@@ -57,6 +60,9 @@ class TriedEnv(PlainEnv):
         self._fits(observation, self.env.observation_space)
         seen = super()._seen(observation)
         self._fits(seen, self.observation_space)
+        for key, part in parts(seen):
+            size = float(np.abs(np.asarray(part, float)).max(initial=0.0))
+            self.largest[key] = max(size, self.largest.get(key, 0.0))
         return seen
 
     def _fits(self, observation: Any, space: gymnasium.Space[Any]) -> None:

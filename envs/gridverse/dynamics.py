@@ -104,7 +104,7 @@ class EngineDynamics(GridverseDynamics):
         return reward, terminated
 
     def observe(self, rng: Rng) -> NDArray[np.uint8]:
-        return self._representation(self._engine.observe(self._state, rng), self._state.item)
+        return self._representation(self._engine.observe(self._state), self._state.item)
 
     def put(self, state: Arrays) -> None:
         self._state = from_arrays(**state)
@@ -171,7 +171,7 @@ def compile_layouts(engine: Engine, represent: Representation, layouts: State) -
         layout=layout,
         pose=pose,
         number=number,
-        observation=represent(engine.observe(here, unused), here.item),
+        observation=represent(engine.observe(here), here.item),
         next_state=number[layout.repeat(num_actions), after.pose],
         reward=reward,
         terminated=terminated,

@@ -67,7 +67,7 @@ def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
     grid, (y, x, heading), item = grids[0], agents[0], items[0]
     height, width = grid.shape[:2]
     # A picture draws nothing from the environment's own generator.
-    visible = engine.visible(engine.view(state), np.random.default_rng(0))[:, 0]
+    visible = engine.visible(engine.view(state))[:, 0]
     seen = np.zeros(height * width + 1, np.bool_)
     seen[state.geometry.window(engine.spec.area)[visible, state.pose[0]]] = True
     picture = np.zeros((height, width, TILE, TILE, 3), np.uint8)

@@ -87,18 +87,6 @@ def _before_and_after(step: Step, object_type: str) -> tuple[Places, Places]:
     return before, after
 
 
-def proportional_to_distance(
-    step: Step,
-    *,
-    object_type: str,
-    distance_function: str = "manhattan",
-    reward_per_unit_distance: float = -1.0,
-) -> Values:
-    """The distance from the agent to the only object of the type, times a factor."""
-    place = _place_of(step.after, object_type)
-    return reward_per_unit_distance * _distance(step.after, place, distance_function)
-
-
 def getting_closer(
     step: Step,
     *,
@@ -110,41 +98,6 @@ def getting_closer(
     """`reward_closer` or `reward_further` where the agent now is so, from the only object of the type."""
     before, after = _before_and_after(step, object_type)
     was, now = (_distance(*at, distance_function) for at in ((step.before, before), (step.after, after)))
-    return _compare(was, now, reward_closer, reward_further)
-
-
-def _path_lengths(state: State, place: Places) -> Values:
-    """Steps of the shortest path from each agent to a place over cells that do not block; inf without one."""
-    num, (height, width) = len(place), state.geometry.shape
-    free = np.zeros((num, height + 2, width + 2), np.bool_)  # with a border, so that shifts need no care
-    free[:, 1:-1, 1:-1] = (state.cells[:, :-1] & codes.STOPS_MOVEMENT == 0).reshape(num, height, width)
-    reached = np.zeros_like(free)
-    reached[np.arange(num), state.geometry.y[place] + 1, state.geometry.x[place] + 1] = True
-    own = np.arange(num), state.geometry.y[state.place] + 1, state.geometry.x[state.place] + 1
-    lengths = np.where(reached[own], 0.0, np.inf)
-    for steps in range(1, height * width):
-        wider = reached.copy()
-        inner = wider[:, 1:-1, 1:-1]
-        for shifted in (
-            reached[:, :-2, 1:-1],
-            reached[:, 2:, 1:-1],
-            reached[:, 1:-1, :-2],
-            reached[:, 1:-1, 2:],
-        ):
-            inner |= shifted & free[:, 1:-1, 1:-1]
-        if (wider == reached).all():
-            break
-        reached = wider
-        lengths[reached[own] & np.isinf(lengths)] = steps
-    return lengths
-
-
-def getting_closer_shortest_path(
-    step: Step, *, object_type: str, reward_closer: float = 1.0, reward_further: float = -1.0
-) -> Values:
-    """`getting_closer` by the length of the shortest path in each state's own grid (infinite without one)."""
-    before, after = _before_and_after(step, object_type)
-    was, now = _path_lengths(step.before, before), _path_lengths(step.after, after)
     return _compare(was, now, reward_closer, reward_further)
 
 
@@ -181,9 +134,8 @@ def reduce_sum(step: Step, *, reward_functions: tuple[Reward, ...]) -> Values:
 
 REWARDS: Final = named(
     *(living_reward, overlap, reach_exit, reach_exit_memory, bump_moving_obstacle, bump_into_wall),
-    *(proportional_to_distance, getting_closer, getting_closer_shortest_path),
-    *(pickndrop, actuate_door, reduce_sum),
+    *(getting_closer, pickndrop, actuate_door, reduce_sum),
 )
 
-NEEDS_ONE: Final = frozenset({"proportional_to_distance", "getting_closer", "getting_closer_shortest_path"})
+NEEDS_ONE: Final = frozenset({"getting_closer"})
 """Rewards that need exactly one object of their `object_type` in the grid, always."""

@@ -122,7 +122,7 @@ PARAMETERS: Final[dict[str, Reader]] = {
     "colors": some_of(codes.COLOURS),
     "object_type": one_of(codes.OBJECTS),
     "distance_function": one_of(("manhattan", "euclidean")),
-    **dict.fromkeys(("random_agent", "random_exit", "absolute_counts"), boolean),
+    **dict.fromkeys(("random_agent", "random_exit"), boolean),
     **dict.fromkeys(("num_obstacles", "num_rivers", "num_beacons", "num_exits"), integer),
 }
 """By the name of a parameter of a world's functions; all others are numbers."""

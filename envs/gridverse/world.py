@@ -4,7 +4,7 @@ spec = WorldSpec.from_data(data)             # what gym-gridverse's YAML files h
 engine = Engine(spec)
 state = engine.reset(1024, rng)
 state, reward, terminated = engine.step(state, action, rng)
-view = engine.observe(state, rng)            # uint8 [h * w, 1024], bytes of cells
+view = engine.observe(state)                 # uint8 [h * w, 1024], bytes of cells
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import meant, unreadable
+from envs.errors import check_is_file, meant, unreadable
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.resets import RESETS, layouts_memory
@@ -227,7 +227,8 @@ class WorldSpec:
             ValueError: one line that says what is wrong and what would be right.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"the world is {brief(data)}; it must be a mapping with {', '.join(_REQUIRED)}")
+            kind = type(data).__name__
+            raise ValueError(f"the world is a {kind}; it must be a mapping with {', '.join(_REQUIRED)}")
         for key in data:
             if key not in _KNOWN:
                 raise ValueError(f"unknown key {key!r} (known: {', '.join(_KNOWN)})")
@@ -318,10 +319,7 @@ class WorldSpec:
     @property
     def moves_agent_only(self) -> bool:
         """Whether nothing but the agent's pose ever changes and nothing random happens after a reset."""
-        return (
-            all(t.name in MOVES_AGENT_ONLY for t in self.transitions)
-            and self.visibility != "stochastic_raytracing"
-        )
+        return all(t.name in MOVES_AGENT_ONLY for t in self.transitions)
 
     @property
     def has_good_exit(self) -> bool:
@@ -364,6 +362,7 @@ def read_file(path: str | Path) -> Any:
     from envs import yaml_file  # only files need it
 
     try:
+        check_is_file(Path(path))
         return yaml_file.read(path)
     except OSError as error:
         raise ValueError(unreadable(Path(path), error)) from None
@@ -381,7 +380,7 @@ class Engine:
         self.spec = spec
         self.reset: Callable[[int, Rng], State] = spec.reset.bind()
         """So many independent initial states."""
-        self.visible: Callable[[Bytes, Rng], Flags] = spec.observation.bind()
+        self.visible: Callable[[Bytes], Flags] = spec.observation.bind()
         """Which cells of a `view` are seen, bool [h * w, N]."""
         self._transitions = [t.bind() for t in spec.transitions]
         self._reward = FunctionSpec("reward", "reduce_sum", (("reward_functions", spec.rewards),)).bind()
@@ -410,8 +409,8 @@ class Engine:
         cell += state.geometry.starts(len(state.pose))
         return state.cells.ravel().take(cell)
 
-    def observe(self, state: State, rng: Rng) -> Bytes:
+    def observe(self, state: State) -> Bytes:
         """The cells in view of each agent, uint8 [h * w, N]; `codes.UNSEEN` where it cannot see."""
         view = self.view(state)
-        view *= self.visible(view, rng).view(np.uint8)
+        view *= self.visible(view).view(np.uint8)
         return view

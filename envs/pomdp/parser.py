@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import meant
+from envs.errors import check_is_file, meant
 from envs.pomdp.model import Model
 
 TOLERANCE: Final = 1e-5
@@ -88,6 +88,7 @@ def load(path: str | Path) -> Model:
         ValueError: one line, for a file that cannot be read or is not right; it begins with path and line.
     """
     try:
+        check_is_file(Path(path))
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ValueError(f"POMDP file {str(path)!r} cannot be read: {error.strerror}") from None

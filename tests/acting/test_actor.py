@@ -66,7 +66,7 @@ def run(actor: Actor, ticks: int) -> tuple[Rows, list[Episodes]]:
 
 
 def greedy(**settings: Any) -> dict[str, Any]:
-    return {"exploration": "annealed", "epsilon_start": 0.0, "epsilon_final": 0.0} | settings
+    return {"exploration": "annealed", "epsilon_anneal_env_steps": 0, "epsilon_final": 0.0} | settings
 
 
 ALWAYS = {"exploration": "annealed", "epsilon_anneal_env_steps": 0}
@@ -130,7 +130,6 @@ def test_annealing_is_linear_in_environment_steps(num_envs: int, exploration: st
         num_envs,
         warmup=500,
         exploration=exploration,
-        epsilon_start=0.9,
         epsilon_final=0.1,
         epsilon_anneal_env_steps=400,
     )
@@ -141,7 +140,7 @@ def test_annealing_is_linear_in_environment_steps(num_envs: int, exploration: st
     )
     for steps, fraction in [(500, 0.0), (600, 0.25), (700, 0.5), (800, 0.75), (900, 1.0), (9999, 1.0)]:
         actor.env_steps = steps
-        np.testing.assert_allclose(actor.epsilon(), 0.9 + fraction * (rungs - 0.9), rtol=1e-12)
+        np.testing.assert_allclose(actor.epsilon(), 1 + fraction * (rungs - 1), rtol=1e-12)
 
 
 def test_exponential_annealing_counts_steps_after_warm_up() -> None:

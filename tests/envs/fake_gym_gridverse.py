@@ -188,7 +188,7 @@ class InnerEnv:
 
     def functional_observation(self, state: State) -> Observation:
         inside = self._inside(state)
-        seen = codes.unpack(self._engine.observe(inside, self._generator())[:, 0])
+        seen = codes.unpack(self._engine.observe(inside)[:, 0])
         if len(TYPES) > len(codes.OBJECTS):
             seen[(seen == OWN).all(axis=-1)] = (TYPES[-1].kind, 0, 0)
         (y1, x1) = (-start for start, _ in self.observation_space.area)

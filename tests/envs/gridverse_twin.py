@@ -117,17 +117,7 @@ def distance(state: State, kind: int, how: str) -> float:
     (oy, ox) = find(grid, kind)[0]
     if how == "manhattan":
         return abs(y - oy) + abs(x - ox)
-    if how == "euclidean":
-        return math.sqrt((y - oy) ** 2 + (x - ox) ** 2)
-    steps, border = {(oy, ox): 0}, [(oy, ox)]
-    while border:
-        cy, cx = border.pop(0)
-        for dy, dx in (UP, DOWN, LEFT, RIGHT):
-            cell = (cy + dy, cx + dx)
-            if cell not in steps and not blocks_movement(get(grid, *cell)):
-                steps[cell] = steps[cy, cx] + 1
-                border.append(cell)
-    return steps.get((y, x), math.inf)
+    return math.sqrt((y - oy) ** 2 + (x - ox) ** 2)
 
 
 def reward(data: dict[str, Any], state: State, action: str, after: State) -> float:
@@ -151,9 +141,9 @@ def reward(data: dict[str, Any], state: State, action: str, after: State) -> flo
         case "bump_into_wall":
             cell = get(grid, *intended(pose, action))
             return data["reward"] if cell and cell[0] == codes.WALL else 0.0
-        case "getting_closer" | "getting_closer_shortest_path":
+        case "getting_closer":
             assert kind is not None
-            how = data.get("distance_function", "path")
+            how = data.get("distance_function", "manhattan")
             was, now = distance(state, kind, how), distance(after, kind, how)
             return data["reward_closer"] if now < was else data["reward_further"] if now > was else 0.0
         case "pickndrop":

@@ -247,7 +247,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_state_cannot_be_saved() -> None:
-    for options in ({}, {"noise": 0.1, "frame_stack": 2}):
+    for options in ({}, {"frame_stack": 2}):
         env = envs.make_vector("CartPole-v1", 2, 1, **options)
         env.reset()
         assert env.get_state() is None  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import envs
 from dtqn.cli import main
 from dtqn.policy import Policy
 from dtqn.program import WORKER
+from dtqn.settings.presets import resolve
+from dtqn.training import preflight
 
 _TASKS = '''
 import os
@@ -247,3 +250,22 @@ def _earned(policy: Policy, env: gymnasium.Env) -> float:
         policy.acted(action)  # which changes nothing
         action = policy.act(seen, reward)
     return total
+
+
+@pytest.mark.parametrize(
+    "argv", ["--config a.yaml", "--env pomdp:a.yaml", "--env gridverse:a.yaml", "sweep a.yaml"]
+)
+def test_a_pipe_is_one_line_and_does_not_keep_its_reader_waiting(own_folder, argv, capsys):
+    os.mkfifo("a.yaml")
+    assert main(argv.split()) == 2
+    said = capsys.readouterr().err
+    assert (said.count("\n"), "is a pipe or a device; must be a file" in said) == (1, True), said
+
+
+def test_observations_too_large_for_stored_memory_are_told_of_before_the_run(tasks, capsys):
+    (tasks / "edge.py").write_text(
+        _TASKS.replace("self.t / 10, 0", "self.t / 10, 1e6").replace("Box(-1, 1", "Box(-1, 1e6")
+    )
+    for dtype, told in (("float16", True), ("float32", False)):
+        preflight.check(resolve(None, {"env": "edge:Steps", "agent": "gru", "replay.trace_dtype": dtype}, {}))
+        assert ("reached 1e+06 in a trial" in capsys.readouterr().err) == told

@@ -96,7 +96,7 @@ class Case(NamedTuple):
 
 NATIVE = [
     Case("gridverse-memory-5x5", positive, {"time_limit": 40}),
-    Case("gridverse-memory-5x5", positive, {"time_limit": 40, "flicker": 0.5, "frame_stack": 2}),
+    Case("gridverse-memory-5x5", positive, {"time_limit": 40, "frame_stack": 2}),
     # It pays 1 at the exit and takes more where an obstacle or a wall ends the episode.
     Case("GV-DynamicObstacles-5x5-v0", last_positive),
     Case("GV-Teleport-5x5-v0", lambda entry: entry.terminated, {"time_limit": 30}, can_fail=False),
@@ -113,7 +113,7 @@ NATIVE = [
 ADAPTED = [
     Case(f"{HERE}:Coins", lambda entry: entry.rewards.count(1.0) >= 3, {"time_limit": 12}),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive),
-    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"frame_stack": 3, "flicker": 0.2}),
+    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"frame_stack": 3}),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"time_limit": 7}, copies=2),
 ]
 every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda case: case.id.rpartition(":")[2])

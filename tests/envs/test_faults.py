@@ -254,7 +254,7 @@ def test_tasks_of_this_project_are_not_tried(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("envs.vector.NativeVectorEnv.reset", fail)
     envs.try_task("hallway")
-    envs.try_task("hallway", noise=0.0, flicker=0.1)
+    envs.try_task("hallway", frame_stack=2)
     with pytest.raises(ValueError, match="unknown task"):
         envs.try_task("hallwa")
 

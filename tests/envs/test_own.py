@@ -399,7 +399,7 @@ def test_each_environment_has_arguments_of_its_own() -> None:
 
 
 def test_other_tasks_cannot_be_checked() -> None:
-    for id, options in (("CartPole-v1", {}), ("hallway", {"flicker": 0.1})):
+    for id, options in (("CartPole-v1", {}), ("hallway", {"frame_stack": 2})):
         with pytest.raises(envs.TaskError, match=r"it is no native task, or has opt.*; envs\.try_task tries"):
             envs.check_task(id, **options)
 
@@ -469,7 +469,7 @@ BY_STEP = {
 def test_what_goes_wrong_later_is_named_and_leaves_no_state(late: str) -> None:
     id = f"{HERE}:{late}"
     envs.try_task(id)
-    env: Any = envs.make_vector(id, 2, seed=1, noise=0.1 if late == "LateInfinity" else 0.0)
+    env: Any = envs.make_vector(id, 2, seed=1, frame_stack=2 if late == "LateInfinity" else 1)
     env.reset()
     assert env.get_state() is not None
     with pytest.raises(envs.TaskError, match=f"task {id}{BY_STEP[late]}") as error:

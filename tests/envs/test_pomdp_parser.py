@@ -262,7 +262,7 @@ ERRORS = [
     (new("x y", "x y x"), 4, "action 'x' is named twice"),
     (new("u v", "u reset"), 5, KNOWN),
     (HEAD + T_LINE + "O: x : a : w 1\n", 10, "unknown observation 'w'"),
-    (new("x y", "left right", "T: lift identity"), 9, "unknown action 'lift'; did you mean 'left'?"),
+    (new("x y", "left right", "T: lift identity"), 9, "unknown action 'lift'; did you mean left?"),
     (HEAD + "T: x : 3 : a 1\n", 9, "state 3 must be from 0 to 2"),
     (new("start: a", "start: 0.5 0.5"), 9, "expected probability 3 of 3, found 'T'"),
     (new("start: a", "start: 0.5 0.4 0"), 7, "start sums to 0.9; it must be 1 within 1e-05"),

@@ -63,7 +63,7 @@ def test_gymnasium_can_also_vectorise_the_single_environment() -> None:
     assert ended == [False] * 4 + [True, False]
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": 0.1}], ids=["plain", "noise"])
+@pytest.mark.parametrize("options", [{}, {"frame_stack": 2}], ids=["plain", "stacked"])
 @pytest.mark.parametrize("id", ["car-flag", "CartPole-v1"])
 def test_seeds_and_what_goes_without(id: str, options: dict[str, Any]) -> None:
     """0 is a seed; every environment without one is another, and so is every episode."""

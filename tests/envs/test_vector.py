@@ -210,7 +210,7 @@ def changed(y: int, x: int, *cell: int) -> NDArray[np.int64]:
     [
         (5, r"options\['state'\] is 5; it must be a dict"),
         ({"grid": GRID}, "has no 'agent'"),
-        ({"grid": GRID, "agent": (3, 3, 0), "agnt": 1}, "unknown key 'agnt'; did you mean 'agent'"),
+        ({"grid": GRID, "agent": (3, 3, 0), "agnt": 1}, "unknown key 'agnt'; did you mean agent"),
         ({"grid": GRID[:5], "agent": (3, 3, 0)}, r"'grid' has shape \(5, 7, 3\); it must be \(7, 7, 3\)"),
         ({"grid": GRID * 1.0, "agent": (3, 3, 0)}, "'grid' is .* must be integers"),
         ({"grid": [[1], [1, 2]], "agent": (3, 3, 0)}, "'grid' is .* must be integers"),

@@ -144,54 +144,6 @@ def test_the_layout_of_stacked_frames() -> None:
     assert (seen["x"].tolist(), seen["y"].tolist()) == ([[1, 2]], [[0.5, 1.5]])
 
 
-def test_noise_is_gaussian_and_bytes_stay_bytes() -> None:
-    zeros = np.zeros((1, 50_000, 3), np.float32)
-    env = make(Box(-1, 1, (3,)), zeros, noise=0.5)
-    assert env.single_observation_space == UNBOUNDED
-    seen = play(env, 0)[0]
-    assert seen.dtype == np.float32
-    # 150 000 draws: the mean's standard error is 0.0013, the deviation's 0.0009, the fourth moment's 0.03.
-    assert abs(seen.mean()) < 0.006
-    assert abs(seen.std() - 0.5) < 0.005
-    assert abs((seen**4).mean() / 0.5**4 - 3) < 0.15
-    assert abs(np.corrcoef(seen[:, 0], seen[:, 1])[0, 1]) < 0.02
-    codes = make(Box(0, 255, (3,), np.uint8), np.full((1, 2_000, 3), 254, np.uint8), noise=2.0)
-    assert codes.single_observation_space == Box(0, 255, (3,), np.uint8)
-    seen = play(codes, 0)[0]
-    assert seen.max() == 255
-    assert (seen == 255).mean() == pytest.approx(0.4013, abs=0.03)  # P(2 z >= 0.5) = P(z >= 0.25)
-    mixed = make(
-        Dict({"x": Discrete(4), "y": Box(0, 2, (1,))}),
-        {"x": np.array([[3]]), "y": np.array([[[1.0]]], np.float32)},
-        noise=1.0,
-    )
-    row = play(mixed, 0)[0]
-    assert row["x"].tolist() == [3]
-    assert row["y"].tolist() != [[1.0]]
-
-
-def test_flicker_darkens_whole_rows_at_random() -> None:
-    rows = {"x": np.full((1, 4_000), 2), "y": np.full((1, 4_000, 2), 0.5, np.float32)}
-    env = make(Dict({"x": Discrete(3, start=1), "y": Box(0.25, 1, (2,))}), rows, flicker=0.3)
-    assert env.single_observation_space == Dict({"x": Discrete(4, start=0), "y": Box(0, 1, (2,))})
-    seen = play(env, 0)[0]
-    dark = seen["x"] == 0
-    assert dark.mean() == pytest.approx(0.3, abs=0.03)
-    np.testing.assert_array_equal(seen["x"], np.where(dark, 0, 2))
-    np.testing.assert_array_equal(seen["y"], np.where(dark, 0, 0.5)[:, None].repeat(2, axis=1))
-    below = make(Discrete(2, start=-3), np.array([[-2]]), flicker=1.0)
-    assert below.single_observation_space == Discrete(4, start=-3)
-    assert play(below, 0)[0].tolist() == [0]
-    codes = make(MultiDiscrete([3, 2], start=[1, -5]), np.array([[[3, -4]]]), flicker=1.0)
-    assert codes.single_observation_space == MultiDiscrete([4, 6], start=[0, -5])
-    assert play(codes, 0)[0].tolist() == [[0, 0]]
-    clock = Dict({"time": Box(0.25, 1, ()), "x": Box(-1, 1, (2,))})
-    rows = {"time": np.full((1, 3), 0.5, np.float32), "x": np.full((1, 3, 2), 0.5, np.float32)}
-    dark = make(clock, rows, flicker=1.0)
-    assert dark.single_observation_space == Dict({"time": Box(0, 1, ()), "x": Box(-1, 1, (2,))})
-    assert play(dark, 0)[0]["time"].tolist() == [0, 0, 0]
-
-
 def test_grey_is_luminance_and_smaller_is_an_average() -> None:
     picture = np.zeros((1, 1, 4, 2, 3), np.uint8)
     picture[0, 0, 0, 0] = [255, 0, 0]
@@ -209,78 +161,12 @@ def test_grey_is_luminance_and_smaller_is_an_average() -> None:
     assert play(env, 0)[0][0].tolist() == [[40, 80], [40, 80]]
 
 
-def test_the_order_of_the_changes() -> None:
-    """Hidden first, then noise, then darkness, which is exactly zero; then the frames."""
-    rows = np.full((60, 1, 3), 7, np.float32)
-    env = make(UNBOUNDED, rows, hide=(0,), noise=0.1, flicker=0.5, frame_stack=2)
-    seen = np.array(play(env, 59))[:, 0]
-    assert seen.shape == (60, 4)
-    newest = seen[:, 2:]
-    np.testing.assert_array_equal(seen[1:, :2], newest[:-1])
-    dark = (newest == 0).all(axis=1)
-    assert 15 < dark.sum() < 45
-    assert (abs(newest[~dark] - 7) < 0.6).all()
-    assert len(np.unique(newest[~dark])) == 2 * (~dark).sum()
-
-
-def layers(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The states of the wrappers from the outermost inward, and last the task's own."""
-    return [state, *layers(state["env"])] if "env" in state else [state]
-
-
-@pytest.mark.parametrize(
-    ("task", "options"),
-    [
-        ("car-flag", {"noise": 0.1}),
-        ("car-flag", {"flicker": 0.5}),
-        ("numpad-2x2", {"noise": 0.1, "flicker": 0.5, "frame_stack": 2}),
-        ("hallway", {"flicker": 0.5}),
-        ("GV-DynamicObstacles-5x5-v0", {"flicker": 0.5, "frame_stack": 2}),
-        ("CartPole-v1", {"noise": 0.1, "flicker": 0.5}),
-    ],
-)
-def test_what_is_random_in_a_wrapper_leaves_the_task_alone(task: str, options: dict[str, Any]) -> None:
-    """Rewards, ends, states and the task's generator, through resets with a seed and without."""
-    plain, changed = (envs.make_vector(task, 4, 5, time_limit=20, **o) for o in ({}, options))
-    rng = np.random.default_rng(1)
-    for t in range(150):
-        if t % 50 == 0:
-            seed = 9 if t == 100 else None
-            plain.reset(seed=seed), changed.reset(seed=seed)
-        action = rng.integers(plain.single_action_space.n, size=4)  # type: ignore[attr-defined]
-        np.testing.assert_equal(changed.step(action)[1:], plain.step(action)[1:])
-        if task == "CartPole-v1":
-            states = [[e.unwrapped.state for e in env.unwrapped.envs] for env in (plain, changed)]  # type: ignore[attr-defined]
-            np.testing.assert_equal(states[1], states[0])
-        else:
-            np.testing.assert_equal(layers(changed.get_state())[-1], plain.get_state())  # type: ignore[attr-defined]
-
-
-def test_no_two_generators_share_a_stream() -> None:
-    """Those of the task, of its noise and of its flicker, for several seeds and their children."""
-    drawn: list[int] = []
-    seeds = [0, 1, np.random.SeedSequence(3), *np.random.SeedSequence(3).spawn(2), None, None]
-    for seed in seeds:
-        env = envs.make_vector("car-flag", 2, seed, noise=0.1, flicker=0.5)
-        env.reset()
-        state = env.get_state()  # type: ignore[attr-defined]
-        if seed is not None:
-            again = envs.make_vector("car-flag", 2, 7, noise=0.1, flicker=0.5)
-            again.reset(), again.step(np.array([0, 0])), again.reset(seed=seed)
-            np.testing.assert_equal(again.get_state(), state)  # type: ignore[attr-defined]
-        for layer in layers(state):
-            stream = np.random.PCG64()
-            stream.state = layer["rng"]
-            drawn += stream.random_raw(300).tolist()
-    assert len(drawn) == len(set(drawn)) == 3 * len(seeds) * 300
-
-
 def test_a_state_goes_on_from_every_row() -> None:
     """LAST rows included, after which the frames begin anew; what was handed out is not changed later.
 
     Episodes have four rows and each state is three rows after the one before, so that all are met.
     """
-    options = {"time_limit": 3, "flicker": 0.4, "frame_stack": 3, "hide": (1,)}
+    options = {"time_limit": 3, "frame_stack": 3, "hide": (1,)}
     env, other = (envs.make_vector("gridverse-memory-7x7", 2, seed, **options) for seed in (1, 2))
     env.reset(), other.reset()
     for _ in range(12):
@@ -316,12 +202,11 @@ def test_a_given_state_and_pictures_pass_through() -> None:
 
 def test_the_best_return_is_known_where_nothing_is_hidden() -> None:
     assert envs.spec("car-flag", frame_stack=2).best_return == 1.0
-    for options in ({"hide": (0,)}, {"noise": 0.1}, {"flicker": 0.1}):
-        assert envs.spec("car-flag", **options).best_return is None
+    assert envs.spec("car-flag", hide=(0,)).best_return is None
 
 
 def test_a_state_of_another_task_is_refused() -> None:
-    env = envs.make_vector("gridverse-memory-7x7", 2, 1, flicker=0.5)
+    env = envs.make_vector("gridverse-memory-7x7", 2, 1, hide=(0,))
     plain = envs.make_vector("gridverse-memory-7x7", 2, 1)
     env.reset(), plain.reset()
     with pytest.raises(ValueError, match="environment state"):
@@ -337,9 +222,6 @@ def test_a_state_of_another_task_is_refused() -> None:
         ),
         ({"hide": tuple(range(6))}, r"task.hide is 0,1,2,3,4,5, but .* not all"),
         ({"hide": (-1,)}, "task.hide is -1"),
-        ({"noise": 0.1}, "task.noise is 0.1, but gridverse-memory-7x7 observes no numbers"),
-        ({"noise": -1.0}, "task.noise is -1.0; it must be a number of at least 0"),
-        ({"flicker": 1.5}, "task.flicker is 1.5; it must be a probability"),
         ({"frame_stack": 0}, "task.frame_stack is 0; it must be an integer of at least 1"),
         ({"resize": 8}, "task.resize is 8, but gridverse-memory-7x7 observes no picture"),
         (

@@ -32,7 +32,7 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
         "Settings given for all alike: total_env_steps 400, learner.n_step 5, stop_at_success 0.99.",
         "Budget: 400 env steps, for every agent.",
         "Runs end early at success: 0.99, for every agent.",
-        "Env steps between evaluations: 25 000, for every agent.",
+        "Env steps between evaluations: 33, for every agent.",
         "Episodes in a full evaluation: 500, for every agent.",
         "Actions in evaluations: greedy, for every agent.",
         "Device: cpu, for every agent.",

@@ -63,11 +63,8 @@ class _Handle:
 class _Cluster:
     """A launcher by such handles, a list of looks for each start of a job."""
 
-    def __init__(self, looks, detached=False):
-        self.looks, self.detached, self.started, self.left = looks, detached, [], {}
-
-    def adopt(self, command):
-        return self.left.pop(command.directory.name, None)
+    def __init__(self, looks):
+        self.looks, self.started = looks, []
 
     def start(self, works):
         names = [command.directory.name for command, _ in works]
@@ -125,27 +122,6 @@ def test_a_training_goes_on_as_often_as_its_machine_goes_if_it_gets_on(make):
     assert told.count("a: its machine n1 has gone; it goes on elsewhere") == 3
     assert told.count("b: its machine n1 has gone; it is run once more") == 1
     assert pool.jobs[1].killed == "its machine n1 has gone"
-
-
-def test_what_an_earlier_process_has_left_running_is_adopted(make, tmp_path):
-    cluster = _Cluster({"a": [], "b": [["n1", 0]]})
-    pool = _pool(make, cluster)
-    cluster.left["a"] = _Handle(["n7", 0], tmp_path / "a")
-    assert run(pool) == {"a": "finished", "b": "finished"}
-    assert cluster.started == [["b"]]
-
-
-@pytest.mark.parametrize("detached", [True, False])
-def test_a_closed_terminal_ends_no_training_that_runs_elsewhere(make, detached):
-    cluster = _Cluster({"a": [["n1", *[None] * 9, 0]]}, detached)
-    pool = _pool(make, cluster)
-
-    def after(changed):
-        if pool.caught is None and pool.jobs[0].where:
-            os.kill(os.getpid(), signal.SIGHUP)
-
-    assert run(pool, after=after) == {"a": "running" if detached else "interrupted"}
-    assert pool.caught == signal.SIGHUP
 
 
 def test_a_search_chooses_ahead_for_one_job_that_waits(make):
@@ -304,7 +280,6 @@ def test_a_slurm_job_that_is_warned_saves_and_is_queued_again_unless_the_pool_en
     assert (tmp_path / "a/begun").read_text() == begun
     assert (tmp_path / "a/output.log").read_text() == f"saved after {int(signal.SIGUSR1)}\n"
     assert pool.jobs[0].killed == ""
-    assert not (tmp_path / "a/slurm.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ SEARCH = "learner.learning_rate=0.0003,0.001,0.003"
 
 
 def _figures(agent, value, seed, score, last=None, env=TASK):
-    """Those of a run; its env steps to 90 %, or others, are `last`."""
+    """Those of a run; its env steps to solved, or others, are `last`."""
     run = {"env": env, "agent": f"{agent}-{value}", "seed": seed, "score": score, "env_steps": None}
     run |= {"success": None, "score_name": "return"} if env.startswith("popgym") else {"success": score}
-    return {"score_name": "success"} | run | (last if isinstance(last, dict) else {"env_steps_to_90": last})
+    steps = last if isinstance(last, dict) else {"env_steps_to_solved": last, "solved": last is not None}
+    return {"score_name": "success", "solved": None, "failed": (score or 0) < 0.9} | run | steps
 
 
 def _config(env=TASK, **flags):
@@ -32,7 +33,7 @@ def _config(env=TASK, **flags):
 
 
 def _findings(own, by_value, envs=(TASK,), **flags):
-    """Of one agent, from (score, env steps to 90 % or others) by value, task by task and seed by seed."""
+    """Of one agent, from (score, env steps to solved or others) by value, task by task and seed by seed."""
     own = {("lstm", env): own for env in envs} if isinstance(own, str) else own
     asked = search.Search("learner.learning_rate", tuple(by_value), ("lstm",), own=own)
     runs = [
@@ -261,8 +262,8 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     table = (out / "search.md").read_text().splitlines()
     assert table[0] == f"| learner.learning_rate on {TASK} | 0.001 | 0.003 | chosen |"
     assert table[2:4] == [
-        "| lstm | 40.0%, 30.0% | 50.0%, 102 | its own, 0.003 |",
-        "| dqn | 50.0%, 102 | 40.0%, 30.0% | its own, 0.001 |",
+        "| lstm | 40.0%, 30.0% | 50.0%, 100.0% | its own, 0.003 |",
+        "| dqn | 50.0%, 100.0% | 40.0%, 30.0% | its own, 0.001 |",
     ]
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
     assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line

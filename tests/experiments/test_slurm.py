@@ -5,14 +5,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from dtqn.settings.config import ConfigError
-from dtqn.training.directory import RunDir
 from tests.experiments import stand_in
 
 _ROOT = Path(__file__).parents[2]
@@ -189,47 +187,6 @@ def test_a_job_that_somebody_cancels_saves_and_is_run_once_more(make, tmp_path):
     assert _run(pool, after) == {"a": "finished"}
     assert _saved(tmp_path / "a").startswith("saved after")
     assert pool.jobs[0].killed.startswith("killed by SIG")
-
-
-_PARENT = """
-import sys
-from pathlib import Path
-from dtqn.experiments.jobs import Job, RunQueue
-from dtqn.experiments.slurm_launcher import SlurmLauncher
-from dtqn.training.directory import RunDir
-folder = Path(sys.argv[1])
-launcher = SlurmLauncher(folder / "slurm", {"mem": "100"})
-pool = RunQueue(None, [sys.executable, str(folder / "patient.py")], launcher)
-pool.add(Job("a", RunDir(folder / "a")))
-with pool:
-    for _ in pool.changes():
-        if pool.jobs[0].rows:
-            print("runs", flush=True)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
-def test_jobs_go_on_without_their_parent_and_are_found_again(make, tmp_path, number):
-    stand_in.job(tmp_path, "a")
-    command = [sys.executable, "-c", _PARENT, str(tmp_path)]
-    with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout.readline() == "runs\n"
-        parent.send_signal(number)
-    time.sleep(2)
-    job_id = _answer("squeue", "-h", "-o", "%i")
-    assert len(job_id.split()) == 1 and RunDir(tmp_path / "a").in_use is False
-    pool = make("a")
-    seen = set()
-
-    def after():
-        seen.add((pool.jobs[0].state, pool.jobs[0].where))
-        if pool.jobs[0].where:
-            assert _answer("squeue", "-h", "-o", "%i") == job_id
-            (tmp_path / "a/finish").touch()
-
-    assert _run(pool, after) == {"a": "finished"}
-    assert ("running", socket.gethostname()) in seen
-    assert (tmp_path / "a/begun").read_text() == "1"
 
 
 def test_what_sbatch_refuses_is_one_line(make):

@@ -306,7 +306,7 @@ def test_hyperband_ends_what_lags_behind(run):
 
 def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for name in ("sweep_study", "importance", "sweep_results", "sweep"):
+    for name in ("sweep_study", "sweep_results", "sweep"):
         monkeypatch.delitem(sys.modules, f"dtqn.experiments.{name}")
         monkeypatch.delattr(f"dtqn.experiments.{name}")
     assert cli.main(["sweep", str(SHIPPED[0])]) == 2

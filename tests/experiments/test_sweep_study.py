@@ -8,6 +8,7 @@ import pytest
 
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import Study
+from dtqn.settings.config import ConfigError
 
 _GAMMA = "{learner.gamma: {min: 0.5, max: 0.9}, seed: {value: 3}}"
 _RATE = "{learner.learning_rate: {distribution: log_uniform_values, min: 1.0e-5, max: 1.0e-1}}"
@@ -136,3 +137,24 @@ def test_a_process_is_alive_as_long_as_it_holds_its_lock(tmp_path):
     study.close()
     assert study.is_left(trial._replace(number=9, claim=other.name))
     assert study.is_left(trial._replace(number=9, claim="nobody-2"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"claim"', '"claims"'),
+        ('"a/b/c"', "7"),
+        ('"parameters"', '"parameter"'),
+        ("}\n", "}\n{} x\n"),
+    ],
+)
+def test_a_damaged_record_is_refused_when_it_is_opened(tmp_path, old, new):
+    study = _study(tmp_path)
+    _run(study, lambda _: 0.5)
+    study.close()
+    journal = tmp_path / "out/journal.log"
+    head, found, rest = journal.read_text().rpartition(old)
+    assert found
+    journal.write_text(head + new + rest)
+    with pytest.raises(ConfigError, match="is no record of a sweep"):
+        _study(tmp_path)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -148,6 +149,32 @@ def test_memory_that_float16_does_not_hold_is_named() -> None:
     assert "learning" in broken(config_of("mingru"), too_large_for_float16)
     kept = {"replay.trace_dtype": "float32"}
     assert broken(config_of("mingru", **kept), too_large_for_float16) == set()
+
+
+class LargeCue(gymnasium.Env[Any, Any]):
+    """A number of some size at first, and small ones afterwards."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, size: float) -> None:
+        self.size = size
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        self.time = 0
+        return np.array([self.size, 0], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return np.array([0, self.time / 40], np.float32), 0.0, self.time == 40, False, {}
+
+
+@pytest.mark.parametrize(("size", "cut"), [(1e2, False), (1e4, False), (1e6, True)])
+def test_what_float16_rounds_is_no_defect_and_what_it_cuts_is(size: float, cut: bool) -> None:
+    config = config_of("gtrxl", env=f"{__name__}:LargeCue", **{"task.kwargs": f"{{size: {size}}}"})
+    network: Any = setup.make_network(config).requires_grad_(False)
+    found = {check.name for check in checks.check(config, network) if not check.holds}
+    assert ("learning" in found) == cut
 
 
 def test_a_memory_longer_than_its_setting_is_named() -> None:

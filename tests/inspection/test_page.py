@@ -91,7 +91,7 @@ def test_gridverse_tells_its_actions_and_the_form_of_its_view() -> None:
     assert len(spec.action_names) == spec.action_space.n and "turn left" in spec.action_names
     assert spec.view is not None and math.prod(spec.view) == spec.observation_space.shape[0]
     assert envs.spec("gridverse-memory-7x7", frame_stack=2).view is None
-    assert envs.spec("gridverse-memory-7x7", flicker=0.1).view == spec.view
+    assert envs.spec("gridverse-memory-7x7", time_limit=9).view == spec.view
     assert envs.spec("gridverse-memory-7x7", observation="grid").view is None
 
 

@@ -12,8 +12,6 @@ from dtqn.learning.predictions import StepErrors
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import Sequences
 
-ETA = 0.9
-
 
 def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = False, **given: Any) -> Learner:
     """`whole`: learn the burn-in rows too; `given` are other arguments of the learner."""
@@ -21,7 +19,6 @@ def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = Fal
         "reading": Reading(
             whole_sequence if whole else learn_block, next_window if config.next_window else same_rows
         ),
-        "max_priority_weight": ETA,
         "want_trace": False,
         "threads": 1,
         "seed": 0,

@@ -85,7 +85,7 @@ def decoder(**given: Any) -> TransformerDecoder:
 def step_encoder(space: gymnasium.Space, **given: Any) -> StepEncoder:
     sizes = {"num_actions": 3, "width": 8, "embedding_width": 4}
     options = {"use_prev_action": True, "use_prev_reward": False, "image_encoder": "nature"}
-    layers = {"num_layers": 0, "norm": True}
+    layers = {"num_layers": 0}
     return StepEncoder(observation_space=space, **(sizes | options | layers | given))
 
 

@@ -14,7 +14,7 @@ from dtqn.networks.encoders import (
     NumericEncoder,
     PictureEncoder,
 )
-from dtqn.networks.images import ImpalaResNet, MiniGridCNN, NatureCNN
+from dtqn.networks.images import MiniGridCNN, NatureCNN
 from dtqn.types import StepInputs
 from tests.networks import modules
 
@@ -44,16 +44,6 @@ def convolve(x: Array, layer: torch.nn.Conv2d, stride: int, padding: int) -> Arr
     return out
 
 
-def pool(x: Array) -> Array:
-    """The largest of 3 x 3 at every second place, [C, H, W]."""
-    out = np.empty((len(x), (x.shape[1] + 1) // 2, (x.shape[2] + 1) // 2))
-    for i in range(out.shape[1]):
-        for j in range(out.shape[2]):
-            rows, columns = slice(max(0, 2 * i - 1), 2 * i + 2), slice(max(0, 2 * j - 1), 2 * j + 2)
-            out[:, i, j] = x[:, rows, columns].max(axis=(1, 2))
-    return out
-
-
 def linear(x: Array, layer: torch.nn.Linear) -> Array:
     return array(layer.weight) @ x.ravel() + array(layer.bias)
 
@@ -79,27 +69,6 @@ def test_natures_network_is_the_loops(size: tuple[int, int], layers: list[tuple[
     assert (expected > 0).sum() > 100
 
 
-@pytest.mark.parametrize(("size", "pools"), [((9, 12), [True, False, False]), ((7, 7), [False] * 3)])
-def test_impalas_network_is_the_loops(size: tuple[int, int], pools: list[bool]) -> None:
-    torch.manual_seed(2)
-    network = ImpalaResNet(2, *size).double()
-    picture = np.random.default_rng(1).random((2, *size))
-    layers = iter(network.sections)
-    x = picture
-    for has_pool in pools:
-        x = convolve(x, next(layers), 1, 1)  # type: ignore[arg-type]
-        if has_pool:
-            assert isinstance(next(layers), torch.nn.MaxPool2d)
-            x = pool(x)
-        for block in (next(layers), next(layers)):
-            inner = convolve(relu(x), block.first, 1, 1)  # type: ignore[arg-type]
-            x = x + convolve(relu(inner), block.second, 1, 1)  # type: ignore[arg-type]
-    assert next(layers, None) is None
-    expected = relu(linear(relu(x), network.hidden))
-    got = network(torch.from_numpy(picture)[None])[0]
-    np.testing.assert_allclose(array(got), expected, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("size", "pools", "padding", "features"),
     [((7, 7), True, 0, 64), ((9, 8), True, 0, 128), ((5, 6), False, 0, 384), ((2, 3), False, 1, 1920)],
@@ -123,18 +92,13 @@ def test_minigrids_network_is_the_loops(
     assert network.output_width == features == x.size and (x > 0).sum() > 10
 
 
-def test_parameters_are_those_of_the_papers() -> None:
-    """On 84 x 84 x 4: 8 224 + 32 832 + 36 928 + 1 606 144, and IMPALA's three sections and 3 872 x 256."""
+def test_parameters_are_those_of_the_paper() -> None:
+    """On 84 x 84 x 4: 8 224 + 32 832 + 36 928 + 1 606 144."""
     assert sum(p.numel() for p in NatureCNN(4, 84, 84).parameters()) == 1_684_128
-    impala = ImpalaResNet(4, 84, 84)
-    assert (
-        sum(p.numel() for p in impala.parameters()) == 592 + 9_280 + 4_640 + 36_992 + 9_248 + 36_992 + 991_488
-    )
-    assert impala.sections(torch.zeros(1, 4, 84, 84)).shape == (1, 32, 11, 11)
 
 
 @pytest.mark.parametrize("side", [1, 2, 5, 7, 8, 9, 10, 15, 16, 17, 35, 36, 64])
-@pytest.mark.parametrize("kind", [NatureCNN, ImpalaResNet, MiniGridCNN])
+@pytest.mark.parametrize("kind", [NatureCNN, MiniGridCNN])
 def test_every_size_is_read(kind: Any, side: int) -> None:
     network = kind(3, side, side + 1)
     out = network(torch.rand(2, 3, side, side + 1))
@@ -144,7 +108,7 @@ def test_every_size_is_read(kind: Any, side: int) -> None:
         assert network.hidden.in_features <= 64 * 9 * 10
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "minigrid"])
+@pytest.mark.parametrize("name", ["nature", "minigrid"])
 @pytest.mark.parametrize("shape", [(9, 7, 3), (9, 7)])
 def test_pictures_are_bytes_over_255_with_channels_last(name: Any, shape: tuple[int, ...]) -> None:
     torch.manual_seed(3)
@@ -172,7 +136,7 @@ def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
     assert isinstance(matrix, NumericEncoder)
 
 
-@pytest.mark.parametrize("name", ["nature", "impala", "minigrid"])
+@pytest.mark.parametrize("name", ["nature", "minigrid"])
 def test_codes_share_their_vectors_among_cells(name: Any) -> None:
     torch.manual_seed(4)
     nvec = np.broadcast_to([4, 3], (5, 6, 2))
@@ -200,12 +164,11 @@ def test_other_codes_have_an_embedding_each(nvec: Array) -> None:
     assert encoder.output_width == nvec.size * 2
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_layers_are_a_linear_map_layer_norm_and_relu(norm: bool) -> None:
+def test_layers_are_a_linear_map_layer_norm_and_relu() -> None:
     torch.manual_seed(0)
     space = Box(-1, 1, (3,), np.float32)
     plain = modules.step_encoder(space, use_prev_action=False)
-    layered = modules.step_encoder(space, use_prev_action=False, num_layers=2, norm=norm)
+    layered = modules.step_encoder(space, use_prev_action=False, num_layers=2)
     layered.load_state_dict(plain.state_dict(), strict=False)
     inputs = StepInputs(torch.randn(2, 5, 3), *(torch.zeros(2, 5) for _ in range(3)))
     layers = list(layered.layers)
@@ -214,11 +177,10 @@ def test_layers_are_a_linear_map_layer_norm_and_relu(norm: bool) -> None:
         if k:
             linear = layers.pop(0)
             x = x @ linear.weight.T + linear.bias
-        if norm:
-            layer_norm = layers.pop(0)
-            assert isinstance(layer_norm, torch.nn.LayerNorm)
-            mean = x.mean(dim=-1, keepdim=True)
-            x = (x - mean) / ((x - mean).square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+        layer_norm = layers.pop(0)
+        assert isinstance(layer_norm, torch.nn.LayerNorm)
+        mean = x.mean(dim=-1, keepdim=True)
+        x = (x - mean) / ((x - mean).square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
         x = x * (x > 0)
         assert isinstance(layers.pop(0), torch.nn.ReLU)
     assert layers == []

@@ -185,8 +185,8 @@ def test_the_reconstruction_loss_is_of_the_learners_batch() -> None:
         {"compressed_slots": 3, "compression_rate": 2, "memory_length": 3, "keeps_keys": True},
         {"compressed_slots": 1, "compression_rate": 4, "replay": {"burn_in_length": 0}},
         {"compressed_slots": 2, "compression_rate": 3, "replay": {"burn_in_length": 8, "sequence_period": 1}},
-        {"adaptive_span": True, "span_ramp": 2},
-        {"adaptive_span": True, "span_ramp": 2, "keeps_keys": True},
+        {"adaptive_span": True},
+        {"adaptive_span": True, "keeps_keys": True},
     ],
     ids=str,
 )

@@ -501,7 +501,7 @@ def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: 
 
 
 GIVEN = {"gate": "output", "mlp_width": 9, "skip_connections": True}
-OPTIONS = {"adaptive_span": True, "compressed_slots": 2, "span_ramp": 3}
+OPTIONS = {"adaptive_span": True, "compressed_slots": 2}
 
 
 @pytest.mark.parametrize(
@@ -513,13 +513,12 @@ OPTIONS = {"adaptive_span": True, "compressed_slots": 2, "span_ramp": 3}
         ({"core": "mingru"} | GIVEN, "gate skip_connections"),
         ({"core": "none", "num_layers": 3, "chrono_init": True}, "num_layers chrono_init"),
         ({"core": "lstm", "soft_attention": True, "embedding_width": 9}, "embedding_width"),
-        ({"encoder": "dtqn", "image_encoder": "impala"}, "image_encoder"),
+        ({"encoder": "dtqn", "image_encoder": "minigrid"}, "image_encoder"),
         ({"gate": "input", "gate_bias": 1.0}, "gate_bias"),
         ({"gate": "highway", "gate_bias": 1.0}, ""),
-        ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots span_ramp"),
+        ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots"),
         ({"compression_rate": 3}, "compression_rate"),
         ({"compression_rate": 3, "compressed_slots": 1}, ""),
-        ({"adaptive_span": True, "span_ramp": 3}, ""),
     ],
 )
 def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unread: str) -> None:
@@ -536,7 +535,6 @@ def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unr
             "network.core.compressed_slots is 2 with network.ad",
         ),
         ({"compressed_slots": 2, "memory_length": 3}, "network.core.memory_length is 3, below network.compr"),
-        ({"span_ramp": 0}, "span_ramp\n.* greater than or equal to 1"),
         ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
         ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
         ({"encoder": "dtqn", "use_prev_reward": True}, "network.encoder.use_prev_reward is true"),

@@ -66,7 +66,6 @@ def contrastive_loss(
     sequences: list[list[Tensor]],
     masked: list[list[bool]],
     critic: Tensor,
-    invariance_weight: float,
     temperature: float,
     *settings: Any,
 ) -> Tensor:
@@ -85,6 +84,6 @@ def contrastive_loss(
             pairs = [(q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x)]
             total = total - torch.log(q_x[t]) - torch.log(q_y[t])
             for one, other in pairs:
-                total = total + invariance_weight * divergence(one, other)
+                total = total + divergence(one, other)
             count += 1
     return total / count if count else total

@@ -139,7 +139,7 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
             q = output.q[0, t, action]
             if output.distribution is None:
                 (y,) = regressed_on[t]
-                each = scalar_loss(y - q, online.head.prediction.loss)
+                each = (y - q) ** 2 / 2
             else:
                 atoms = online.head.prediction.atoms.tolist()
                 y = sum(mass * atom for mass, atom in zip(regressed_on[t], atoms, strict=True))
@@ -173,12 +173,6 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
         elif int(batch.episode_step[b]) == 0:
             total = total - torch.log(1 - p)
     return total / len(logits)
-
-
-def scalar_loss(delta: Tensor, name: str) -> Tensor:
-    if name == "huber" and delta.abs() > 1:
-        return delta.abs() - 1 / 2
-    return delta * delta / 2
 
 
 def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:

@@ -61,18 +61,12 @@ def targets(
     return ys
 
 
-def step_loss(delta: float, huber: bool) -> float:
-    if huber and abs(delta) > 1:
-        return abs(delta) - 0.5
-    return delta * delta / 2
-
-
-def batch_loss(deltas: Sequence[Sequence[float]], weights: Sequence[float], huber: bool) -> float:
+def batch_loss(deltas: Sequence[Sequence[float]], weights: Sequence[float]) -> float:
     """Mean over all learned steps of the batch; `deltas` holds the learned steps only."""
     total, count = 0.0, 0
     for sequence, weight in zip(deltas, weights, strict=True):
         for delta in sequence:
-            total += weight * step_loss(delta, huber)
+            total += weight * delta * delta / 2
             count += 1
     return total / count
 

@@ -143,7 +143,7 @@ class NaivePQN:
     def epsilon(self) -> float:
         actor = self.config.actor
         share = min(1.0, self.env_steps / actor.epsilon_anneal_env_steps)
-        return actor.epsilon_start + (actor.epsilon_final - actor.epsilon_start) * share
+        return 1 + (actor.epsilon_final - 1) * share
 
     @torch.no_grad()
     def act(self) -> None:

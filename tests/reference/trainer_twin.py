@@ -55,7 +55,6 @@ class NaiveTrainer:
             network,
             config=config.learner,
             reading=Reading(learn_block, same_rows),
-            max_priority_weight=config.replay.max_priority_weight,
             want_trace=self.refreshed,
             threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
@@ -134,7 +133,7 @@ class NaiveTrainer:
             self.updates_due += 1
             if self.replay.sampleable():
                 self.learn()
-        period = self.config.evaluation.period
+        period = self.config.evaluation_period
         if not any(step % period == 0 for step in range(before + 1, self.env_steps + 1)):
             return None
         settings = self.config.evaluation
@@ -157,7 +156,7 @@ class NaiveTrainer:
             final = actor.exploration.base ** (1 + actor.exploration.exponent * i / (self.num_envs - 1))
         if since >= actor.epsilon_anneal_env_steps:
             return final
-        return actor.epsilon_start + (final - actor.epsilon_start) * since / actor.epsilon_anneal_env_steps
+        return 1 + (final - 1) * since / actor.epsilon_anneal_env_steps
 
     @torch.no_grad()
     def act(self) -> None:
@@ -226,7 +225,7 @@ class NaiveTrainer:
             config.gamma,
         )
         deltas = [y[t] - float(rows[t]["q_taken"]) for t in range(sequence["learned_steps"])]
-        return losses.priority(deltas, self.config.replay.max_priority_weight)
+        return losses.priority(deltas, 0.9)
 
     def mean_of_novelty(self) -> float:
         config, share = self.config.learner, self.novel_share
@@ -259,11 +258,8 @@ class NaiveTrainer:
         return [int(version) for version in found]
 
     def learning_rate_share(self) -> float:
-        config = self.config.learner
-        start, end = (
-            config.learning_rate_decay_start * self.config.total_env_steps,
-            self.config.total_env_steps,
-        )
+        config, end = self.config.learner, self.config.total_env_steps
+        start = 0.6 * end
         if self.env_steps <= start:
             return 1.0
         gone = min(1.0, (self.env_steps - start) / (end - start))

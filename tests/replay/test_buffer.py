@@ -190,9 +190,14 @@ def test_floats_saturate() -> None:
     """1e6 does not fit into float16; it becomes the largest value that does, as inf does. A NaN stays."""
     replay = small_replay()
     values = np.array([1e6, -1e6, np.inf, -np.inf, 65_519.0, np.nan], np.float32)
-    with np.errstate(all="raise"), pytest.warns(UserWarning, match="trace: numbers beyond 65504 are stored"):
+    with np.errstate(all="raise"), pytest.warns(UserWarning, match="trace: float16 ends at 65504"):
         replay.append(one_row(trace=values.reshape(1, 2, 3), hidden=np.array([1e300])))
+    assert replay.saturated == 5
+    state = replay.get_state()
+    replay = small_replay()
+    replay.set_state(state)
     replay.append(one_row(first=np.array([False]), last=np.array([True])))
+    assert replay.saturated == 5
     rows, _, _ = replay.learn_rows([0], ["trace", "hidden"])
     np.testing.assert_array_equal(rows["trace"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan])
     assert rows["hidden"][0, 0] == np.finfo(np.float32).max

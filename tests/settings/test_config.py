@@ -165,5 +165,27 @@ def test_the_options_of_a_task_are_written_once():
         setting = made[option.name]
         assert (setting.annotation, setting.default) == (kinds[option.name], option.default)
         assert setting.description == option.metadata["description"]
-    assert legal(made["flicker"]) == "a number of at least 0 and at most 1"
+    assert legal(made["frame_stack"]) == "an integer of at least 1 and at most 1000"
     assert envs.spec("hallway", **TaskConfig().model_dump()) == envs.spec("hallway")
+
+
+@pytest.mark.parametrize(
+    ("total", "period"), [(5, 1), (12_000, 1_000), (30_000, 2_500), (300_000, 25_000), (10**6, 25_000)]
+)
+def test_evaluations_come_a_dozen_times_in_a_short_run(total, period):
+    config = resolve(None, {"total_env_steps": str(total)}, {})
+    assert (config.evaluation.period, config.evaluation_period) == (None, period)
+    given = resolve(None, {"total_env_steps": str(total), "evaluation.period": "700"}, {})
+    assert given.evaluation_period == 700
+
+
+def test_a_period_of_25_000_env_steps_is_the_run_that_it_was_when_all_had_it():
+    """The hashes are those of the commit before the period followed a run's length."""
+    for flags, known in (
+        ({}, "cb3bb6cf"),
+        ({"total_env_steps": "1e6", "env": "hallway"}, "31e73531"),
+        ({"evaluation.episodes": "20"}, "f491b7d9"),
+        ({"total_env_steps": "12000", "evaluation.period": "25000"}, "fa01d6f5"),
+        ({"total_env_steps": "12000"}, "996313d1"),  # then with evaluation.period 1000
+    ):
+        assert config_hash(resolve(None, flags, {})) == known

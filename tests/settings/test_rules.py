@@ -131,7 +131,7 @@ def test_a_window_of_a_whole_episode_holds_any_bootstrap():
 
 _OF_REPLAY = {
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
-    **{"replay.max_priority_weight": "0.5", "replay.initial_priority": "max", "replay.capacity": "9000"},
+    **{"replay.initial_priority": "max", "replay.capacity": "9000"},
     **{"learner.n_step": "5", "replay.sequence_period": "9", "replay.learn_length": "9"},
 }
 
@@ -141,24 +141,13 @@ _OF_REPLAY = {
     [
         ({"actor.epsilon_final": "0.2"}, {"actor.epsilon_final"}),
         ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, set()),
-        ({"replay.max_priority_weight": "0.5"}, set()),
-        (
-            {"replay.max_priority_weight": "0.5", "replay.priority_exponent": "0"},
-            {"replay.max_priority_weight"},
-        ),
         ({"agent": "dtqn", "replay.trace_dtype": "float32"}, {"replay.trace_dtype"}),
         ({"agent": "darqn", "network.core.skip_connections": "true"}, {"network.core.skip_connections"}),
         ({"agent": "darqn", "network.core.skip_connections": "true", "network.core.num_layers": "2"}, set()),
         (
-            {"learner.final_learning_rate_share": "1", "learner.learning_rate_decay_start": "0.1"},
-            {"learner.learning_rate_decay_start"},
-        ),
-        (
             {"env": "hallway", "learner.target_update": "none", "learner.double_q": "false"},
             {"learner.double_q"},
         ),
-        ({"network.encoder.norm": "false"}, {"network.encoder.norm"}),
-        ({"network.encoder.norm": "false", "network.encoder.num_layers": "1"}, set()),
         ({"agent": "pqn"} | _OF_REPLAY, set(_OF_REPLAY)),
         ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, set()),
     ],
@@ -191,7 +180,7 @@ _LACKING = "which has no such setting; of "
         ({"env": "hallway", "learner.returns.q_lambda": "0.5"}, f"{_LACKING}peng, watkins"),
         ({"learner.target_update": "hard", "learner.target_update.rate": "0.1"}, f"{_LACKING}soft"),
         ({"learner.batches.epochs": "2"}, f"but learner.batches is replay, {_LACKING}rollout"),
-        ({"agent": "darqn", "network.encoder.norm": "true"}, f"{_LACKING}default, module:name"),
+        ({"agent": "darqn", "network.encoder.num_layers": "1"}, f"{_LACKING}default, module:name"),
         ({"agent": "x=lru+network.core.gate=gru"}, "(from agent x), but network.core is lru"),
     ],
 )

@@ -175,7 +175,8 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def assert_same(ours: Trainer, theirs: Trainer) -> None:
     """In everything that was learned and stored."""
-    for name in ("replay", "updates", "staleness", "generator", "recent", "tally", "evaluator", "learner"):
+    names = "replay updates staleness generator recent has_ended tally evaluator learner"
+    for name in names.split():
         mine, others = (
             json.dumps(of.get_state()[name], default=lambda x: x.tolist()) for of in (ours, theirs)
         )

@@ -180,7 +180,7 @@ def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, sure, capsy
     assert result is not None and result["env_steps"] >= 1000, capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     played = [row for row in rows if row.get("eval/return") is not None]
-    assert [round(row["eval/return"], 2) for row in played] == [8.0] * 2 + [0.8] * 4
+    assert [round(row["eval/return"], 2) for row in played] == [8.0] * 2 + [0.8] * 3
     assert played[2]["eval/stage"] == 2
     best = checkpoint.best_figures(tmp_path / "run/checkpoint")
     assert best is not None and best["eval/return"] == pytest.approx(0.8)
@@ -348,6 +348,17 @@ def test_random_play_of_an_edited_task_is_measured_anew(tmp_path, monkeypatch, t
     assert len(played) == 1
     file.write_text(edited)
     assert chance_level.measured([config], tmp_path / "random.json")[id].episode_return == 2
+
+
+def test_random_play_is_measured_anew_where_its_file_is_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(chance_level, "play", lambda *_: EvaluationResult(None, None, None, 1.0, 1.0, 1))
+    config, file = fake.config_of(env="t-maze-passive-10"), tmp_path / "random.json"
+    for damage in (lambda x: x.pop("settings"), lambda x: x["result"].update(episode_return="many")):
+        chance_level.measured([config], file)
+        (entry,) = json.loads(file.read_text())
+        damage(entry)
+        file.write_text(json.dumps([entry]))
+        assert chance_level.measured([config], file)["t-maze-passive-10"].episode_return == 1
 
 
 def test_a_policy_of_an_edited_task_warns_and_is_loaded(tmp_path, task, monkeypatch, recwarn):

@@ -1,4 +1,4 @@
-"""The view over several runs; that over one is tested with runs."""
+"""The views over several runs, and the time to go of one; all else of that is tested with runs."""
 
 import io
 
@@ -10,12 +10,18 @@ from dtqn.training import display, overview
 
 class _Run:
     def __init__(self, name, state="waiting", rows=(), total=1000, where="", kind=""):
-        self.name, self.state, self.rows, self.total_env_steps = name, state, list(rows), total
+        self.name, self.state, self.total_env_steps = name, state, total
+        self.rows = [_row(0), *rows] if rows else []
         self.where, self.kind = where, kind
 
 
 def _row(env_steps, success=None, speed=50.0):
-    row = {"env_steps": env_steps, "seconds": env_steps / speed, "speed/env_steps_per_second": speed}
+    row = {
+        "env_steps": env_steps,
+        "learner_steps": env_steps + 1,
+        "seconds": env_steps / speed,
+        "speed/env_steps_per_second": speed,
+    }
     if success is not None:
         row |= {"eval/return": success, "eval/success": success, "eval/success_low": 0.0}
         row |= {"eval/success_high": 1.0}
@@ -90,6 +96,42 @@ def test_the_time_to_go_is_where_runs_of_a_kind_ended_before():
     assert eta(running, _Run("w", kind="b")) == "2:53"  # 1000 of another kind, at that mean
     other = _Run("b", "running", [_row(500, speed=20.0)], kind="b")
     assert eta(other, _Run("w", kind="b")) == "1:15"  # 500 and 1000 at 0.05 s
+
+
+def test_the_pace_of_warm_up_is_not_that_of_learning():
+    """1 000 steps in a second, then 100 in each."""
+    warm, begun, later = (_row(1_000, speed=1e3) | {"learner_steps": n} for n in (0, 1, 20))
+    later |= {"env_steps": 1_200, "seconds": 3.0}
+    run = _Run("r", total=3_000)
+    for rows, pace in (([warm], 0.0), ([warm, begun], 0.0), ([warm, begun, later], 0.01)):
+        run.rows = rows
+        assert overview.RunFacts(run).pace == pace
+    run.state = "finished"
+    assert overview.RunFacts(run).pace == 3.0 / 1_200
+
+
+def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
+    """Warm-up takes a second for 1 000 steps. Then an update and ten steps take 0.1 s, so 10 000 take 100 s.
+
+    An evaluation of 20 s counts: where half of the steps are done in 50 s and 20, as many take 70 more.
+    """
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    status = display._Status(11_000, 0, 0)
+
+    def eta(env_steps, learner_steps, seconds):
+        now[0] = seconds
+        status.tick(env_steps, learner_steps)
+        return status.eta
+
+    assert {eta(100 * n, 0, n / 10) for n in range(10)} == {"eta -:--"}
+    assert [eta(1_000 + 10 * n, n, 1 + n / 10) for n in range(1, 120)][-1] == "eta 1:28"
+    assert eta(6_000, 500, 71.0) == "eta 1:10"
+    assert eta(11_016, 1_000, 141.0) == "eta 0:00"
+    resumed = display._Status(2_000, 1_000, 100)
+    now[0] += 10.0
+    resumed.tick(1_500, 150)
+    assert resumed.eta == "eta 0:10"
 
 
 def _shown(runs, height):

@@ -95,7 +95,7 @@ def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
     settings = {"evaluator": "inline", "stop_at_success": stop_at_success, "evaluation.max_step_share": 9}
     monkeypatch.setattr(Evaluations, "reached", lambda found, goal: any(goal) and bool(found.last))
     assert start(tmp_path / "whole", **settings)[0] == 0
-    at, steps = [10, 23, 60], []
+    at, steps = [10, 23, 30], []
 
     class Counted(VectorRows):
         def step(self, action: np.ndarray) -> Episodes:
@@ -168,12 +168,12 @@ def test_a_process_that_hangs_ends_the_run_in_a_line_and_nothing_is_lost(
     tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, stopped = tmp_path / "run", list[int]()
-    monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 2.0)
 
     def then(trainer: Trainer) -> None:
         worker = trainer.evaluator._beside
         if not stopped and trainer.env_steps > 420 and trainer.evaluator.waiting:
             os.kill(worker.pid, signal.SIGSTOP)
+            monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 2.0)
             stopped.append(worker.pid)
 
     at_tick(monkeypatch, then)
@@ -186,6 +186,7 @@ def test_a_process_that_hangs_ends_the_run_in_a_line_and_nothing_is_lost(
     )
     with pytest.raises(ProcessLookupError):
         os.kill(stopped[0], 0)
+    monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 300.0)
     assert resume(path)[0] == 0
     assert fake.tree(path) == whole
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.kills import HITS, Endured, endure
+from benchmarks.kills import CASES, FIGURES, Endured, endured, wait
 from dtqn.settings.config import ConfigError
 from dtqn.training.pool import MOST_LOSSES
 from envs import TaskError
@@ -118,23 +119,27 @@ def test_a_fault_of_the_rewards_ends_the_run_at_once(
 
 def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
     """Real ones: a worker is killed and replaced, then the run is killed."""
-    run, choice = Endured(tmp_path / "run", workers=1), random.Random(1)
+    case, choice = CASES["its workers"], random.Random(1)
+    run, printed = Endured(tmp_path / "run", case), tmp_path / "run/printed.log"
     try:
-        assert run.begin().poll() is None, run.text
-        run.hit("kill worker", choice)
-        assert run.restarts == 1
-        assert "the process that steps copies 0 to 3 has ended: killed by SIGKILL" in run.text
-        assert run.hit("kill run", choice) == [], "processes are left"
+        run.give()
+        wait(lambda: list((tmp_path / "run").glob("runs/*/*/*/metrics.jsonl")) != [])
+        assert run.hit(signal.SIGKILL, choice)
+        wait(lambda: "started anew" in printed.read_text())
+        assert " has ended: killed by SIGKILL" in printed.read_text()
+        run.case = case._replace(child=False, is_replaced=False)
+        assert run.hit(signal.SIGKILL, choice) and run.figures["left"] == 0
     finally:
         run.end()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_fifty_kills_cost_no_run(tmp_path: Path) -> None:
-    choice = random.Random(1)
-    endured = endure([choice.choice(HITS) for _ in range(50)], choice, tmp_path)
-    assert endured["hits"] == 50 and endured["restarts"] > 10
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.on_ray])
+def test_kills_cost_nothing(tmp_path: Path, name: str) -> None:
+    figures = endured([name], 6, tmp_path)[name]
+    assert figures["hits"] == 6
+    assert not any(figures[bad] for bad in FIGURES[3:]), figures
 
 
 def test_workers_that_die_before_they_begin_are_tried_again(

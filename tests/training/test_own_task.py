@@ -135,7 +135,7 @@ def test_a_state_that_cannot_be_put_names_the_task(
 ) -> None:
     assert _run() == 0
     monkeypatch.setenv("COUNT_FAILS", "put,0")
-    monkeypatch.setattr("envs.try_task", lambda *_, **__: None)  # which would tell it before
+    monkeypatch.setattr("envs.try_task", lambda *_, **__: {})  # which would tell it before
     assert cli.main(["--resume", "run", "--total-env-steps", "320"]) == 2
     error = capsys.readouterr().err
     assert re.fullmatch(rf"error: run/checkpoint: cannot be gone on with: {_fails('put')}\n", error)

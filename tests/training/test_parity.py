@@ -228,7 +228,7 @@ def test_first_priorities_are_the_learners(
     batch, info = draw(played)
     errors = errors_of(played.trainer.learner, batch)
     config = played.trainer.config.replay
-    priority = losses.sequence_priority(errors.td_error, errors.mask, config.max_priority_weight)
+    priority = losses.sequence_priority(errors.td_error, errors.mask)
     share = priority.detach().numpy() ** config.priority_exponent / info.probabilities
     assert priority.std() > 0.1 * priority.mean()
     np.testing.assert_allclose(share, share[0], rtol=1e-4)

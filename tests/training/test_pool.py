@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from dtqn import cli
 from dtqn.settings.presets import resolve
@@ -118,9 +119,28 @@ def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> 
     assert len(state["actor"]["ahead"]) == 2
     resumed.set_state(state)
     assert resumed.resume_is_exact
+    rows = train(whole, 345)
+    assert train(resumed, 345) == rows
+    ours, theirs = (
+        checkpoint.save(tmp_path / name, 2, {}, trainer.get_state(), {})
+        for name, trainer in (("resumed", resumed), ("whole", whole))
+    )
+    for file in ours.iterdir():
+        assert file.read_bytes() == (theirs / file.name).read_bytes(), file.name
     rows = train(whole)
     assert train(resumed) == rows
     assert_same(resumed, whole)
+
+
+def test_a_resumed_actor_remembers_in_memory_of_its_own() -> None:
+    """Where numbers lie in a checkpoint's file would decide how a CPU rounds their products."""
+    ours, theirs = trainer_of(0).actor, trainer_of(0).actor
+    theirs.tick()
+    saved = theirs.get_state()
+    ours.set_state(saved)
+    for name, remembered in ours.get_state()["memory"].items():
+        assert torch.equal(remembered, saved["memory"][name])
+        assert remembered.data_ptr() != saved["memory"][name].data_ptr()
 
 
 @pytest.mark.parametrize("lose", [False, True])

@@ -35,7 +35,7 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
         "learning_rate": 0.01, "final_learning_rate_share": 1.0, "max_grad_norm": 0.5,
     }  # fmt: skip
     actor = {
-        "num_envs": NUM_ENVS, "exploration": "annealed", "epsilon_start": 0.8, "epsilon_final": 0.1,
+        "num_envs": NUM_ENVS, "exploration": "annealed", "epsilon_final": 0.1,
         "epsilon_anneal_env_steps": 120,
     }  # fmt: skip
     replay = {"memory": "stored", "burn_in_length": 0, "trace_dtype": "float32"}

@@ -75,6 +75,22 @@ def _without_settings(run: Path) -> None:
     _state(run, lambda about: about.pop("config"))
 
 
+def _newest_elsewhere(run: Path) -> None:
+    newest = checkpoint.current(run / "checkpoint")
+    shutil.move(newest, "elsewhere")
+    newest.symlink_to(Path("elsewhere").absolute())
+
+
+def _renamed(run: Path, old: str, new: str) -> None:
+    file = run / "config.yaml"
+    file.write_text(file.read_text().replace(old, new, 1))
+
+
+def _task_of_a_pipe(run: Path) -> None:
+    os.mkfifo("pipe")
+    _renamed(run, "env: ", "env: gridverse:pipe #")
+
+
 FAULTS = {
     "a curve that is a link": (_linked("learning_curve.png"), "is a link to ../diary, outside of its folder"),
     "rows that are a link": (_linked("metrics.jsonl"), "is a link to ../diary"),
@@ -91,6 +107,20 @@ FAULTS = {
     ),
     "weights that are NaN": (_changed_weights(lambda x: x * torch.nan), "holds numbers that are not finite"),
     "a network beyond memory": (_wide, "does not fit into this machine's memory"),
+    "a checkpoint that is a link, settings in it": (_newest_elsewhere, "is a link to"),
+    "an agent that leads out": (
+        lambda run: _renamed(run, "agent: dtqn", "agent: ../../diary"),
+        "agent is ../../diary: must be a name",
+    ),
+    "a task that forges lines": (
+        lambda run: _renamed(run, "env: ", 'env: "x\\e[2J\\nok" #'),
+        "env is 'x\\x1b[2J\\nok': must be a name",
+    ),
+    "a task whose file is a pipe": (_task_of_a_pipe, "pipe: is a pipe or a device; must be a file"),
+    "rows that are text, settings in order": (
+        lambda run: _state(run, lambda about: about.update(rows="many")),
+        "is damaged: rows is many",
+    ),
     "no settings in the checkpoint": (
         lambda run: _state(run, lambda about: about.pop("config")),
         "is damaged",
@@ -116,6 +146,28 @@ def test_a_changed_folder_is_refused_in_one_line_and_nothing_beside_it_is_read_o
     if "weights" not in fault and "header" not in fault:  # best weights that cannot be read give way
         assert main(["--resume", "run", "--total-env-steps", "420"]) == 2
     assert Path("diary").read_text() == "private\n"
+
+
+def test_a_state_of_other_types_is_refused_before_anything_is_trained(run, capsys):
+    path = checkpoint.current(run / "checkpoint") / "state.json"
+    content = json.loads(path.read_text())
+    content["state"]["tally"][0] = "many"
+    content["checksum"] = checkpoint._checksum_of(content)
+    path.write_text(json.dumps(content))
+    assert main(["--resume", "run", "--total-env-steps", "420"]) == 2
+    assert "state/tally/0 is of the type <class 'str'>" in capsys.readouterr().err
+
+
+def test_the_probe_of_a_folder_follows_no_link(run, capsys):
+    (run / ".probe").symlink_to("../diary")
+    assert main(["--resume", "run"]) == 0
+    assert Path("diary").read_text() == "private\n"
+
+
+def test_text_of_a_file_cannot_repaint_the_terminal(run, capsys):
+    (run / "task.json").write_text(json.dumps({"digest": "\x1b[2J\nok"}))
+    assert main(["eval", "run", "--episodes", "1"]) == 0
+    assert "(digest \\x1b[2J ok, now" in capsys.readouterr().err
 
 
 def test_only_checkpoints_of_the_run_are_removed(run):

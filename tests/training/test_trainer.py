@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from dtqn.acting.rows import Episodes
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 from tests.cases import config_from
@@ -100,3 +101,30 @@ def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
     beyond = (trainer.env_steps - 300) / per_update
     assert 0 <= trainer.learner_steps - planned_updates(trainer.config) <= 1 + beyond
     assert planned_updates(trainer.config) == max(1, int((300 - warmup) / per_update))
+
+
+def test_figures_of_training_begin_when_every_copy_has_ended_an_episode() -> None:
+    """Success takes 1 step and failure 4; copies 0 to 3 of 4 begin with S S F, F, S F, F.
+
+    Until tick 4, which ends the first failures, the first episodes alone count: half are successes. Of all
+    that have ended by then 3 of 5 are.
+    """
+    trainer, shown = make_trainer(1_000), []
+    ticks = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
+    for tick in ticks:
+        trainer.actor.ended = np.isin(np.arange(4), list(tick))
+        success = np.array(list(tick.values()), bool)
+        trainer._remember(Episodes(success * 1.0, np.where(success, 1, 4), success))
+        row = trainer._training_metrics()
+        shown.append((row.get("train/success"), row.get("train/length"), row["train/episodes"]))
+    assert shown[:3] == [(None, None, 2), (None, None, 3), (None, None, 3)]
+    assert shown[3:] == [(1 / 2, 2.5, 5), (2 / 6, 3.0, 7), (3 / 7, 19 / 7, 8)]
+
+
+def test_the_window_holds_the_first_episode_of_many_copies() -> None:
+    """The last 100 to end would be the longest of them."""
+    trainer = make_trainer(1_000, actor={"num_envs": 120})
+    for ended in range(120):
+        trainer.actor.ended = np.arange(120) == ended
+        trainer._remember(Episodes(np.zeros(1), np.array([ended]), np.zeros(1, bool)))
+    assert trainer._training_metrics()["train/length"] == np.mean(range(120))

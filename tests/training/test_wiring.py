@@ -28,8 +28,8 @@ COMMON: dict[str, dict[str, Any]] = {
     "learner": {
         "batch_size": 3,
         "learning_rate": 3e-3,
+        "adam_epsilon": 1e-6,
         "final_learning_rate_share": 0.2,
-        "learning_rate_decay_start": 0.4,
         "gamma": 0.9,
         "n_step": 2,
         "reward_scale": 4.0,
@@ -41,7 +41,6 @@ COMMON: dict[str, dict[str, Any]] = {
         "burn_in_length": 2,
         "priority_exponent": 0.7,
         "importance_sampling_exponent": 0.5,
-        "max_priority_weight": 0.6,
     },
     "actor": {"num_envs": 4, "epsilon_anneal_env_steps": 60},
     "evaluation": {"episodes": 6, "num_envs": 4, "period": 40},
@@ -60,7 +59,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "network": {"core": "lstm"},
         "learner": {"env_steps_per_update": 8.0, "target_update": "hard", "target_update_period": 5},
         "replay": {"memory": "refreshed", "initial_priority": "max"},
-        "actor": {"exploration": "annealed", "epsilon_start": 0.9, "epsilon_final": 0.2},
+        "actor": {"exploration": "annealed", "epsilon_final": 0.2},
     },
     "zero": {
         "network": {"core": "gru"},
