@@ -268,11 +268,13 @@ class Suite(NamedTuple):
         if self.share == 1:
             return config
         total, period = max(1, round(config.total_env_steps * self.share)), config.evaluation.period
+        if period is not None and period > total:
+            period = max(1, round(period * self.share))
         changes = {
             "total_env_steps": total,
             "warmup_env_steps": round(config.warmup * self.share),
             "actor": {"epsilon_anneal_env_steps": round(config.actor.epsilon_anneal_env_steps * self.share)},
-            "evaluation": {"period": max(1, round(period * self.share)) if (period or 0) > total else period},
+            "evaluation": {"period": period},
         }
         return build([Layer("--budget-share", merge(config.model_dump(), changes), is_typed=True)])
 

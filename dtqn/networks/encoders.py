@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import gymnasium
 import numpy as np
@@ -250,10 +250,11 @@ def divisor(space: gymnasium.spaces.Box) -> float:
 
     The ends of 32 and 64 bits are no bounds: a count of steps would become 0.
     """
-    if space.dtype.kind not in "iu":
+    dtype: Any = space.dtype
+    if dtype.kind not in "iu":
         return 1.0
-    low, high, ends = int(space.low.min()), int(space.high.max()), np.iinfo(space.dtype)
-    unbounded = space.dtype.itemsize > 2 and (high == ends.max or low == ends.min < 0)
+    low, high, ends = int(space.low.min()), int(space.high.max()), np.iinfo(dtype)
+    unbounded = dtype.itemsize > 2 and (high == ends.max or low == ends.min < 0)
     return 1.0 if unbounded else float(max(1, high, -low))
 
 

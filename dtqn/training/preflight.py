@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,7 @@ def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
     """Say which part of the observations is too large for memory that is stored in float16."""
     if config.replay.trace_dtype != "float16" or config.network.core.trace_window == 0:
         return
-    space = task_spec(config).observation_space
+    space: Any = task_spec(config).observation_space
     for key, number in largest.items():
         part = space[key] if key else space
         if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
