@@ -18,7 +18,8 @@ OF_ALL: dict[str, Any] = {
     "env": "gridverse-memory-7x7",
     "total_env_steps": 2_050_000, "warmup_env_steps": 50_000, "stop_at_success": None,
     "task.time_limit": 500, "task.observation": None, "task.hide": None, "task.frame_stack": 1,
-    "network.encoder": "dtqn", "network.width": 128, "network.encoder.embedding_width": 8, "network.head_width": 128,
+    "network.encoder": "dtqn", "network.width": 128, "network.encoder.embedding_width": 8,
+    "network.head_width": 128,
     "network.dueling": False, "network.encoder.use_prev_action": False,
     "network.distribution": "none", "network.recall_weight": 0,
     "learner.learning_rate": 3e-4, "learner.final_learning_rate_share": 1, "learner.batches.size": 32,
@@ -38,14 +39,16 @@ OF_WINDOWS = {
 }  # fmt: skip
 OF_EACH: dict[str, dict[str, Any]] = {
     "dtqn-gridverse-memory-7x7": OF_WINDOWS | {
-        "agent": "dtqn-paper", "network.core": "dtqn", "network.core.num_layers": 2, "network.core.num_heads": 8,
+        "agent": "dtqn-paper", "network.core": "dtqn", "network.core.num_layers": 2,
+        "network.core.num_heads": 8,
         "network.core.mlp_width": 512, "network.core.context_length": 50, "network.core.positions": "learned",
         "network.core.norm": "post", "network.core.final_norm": True, "network.core.gate": "residual",
         "network.core.gate_bias": 0,
         "network.core.share_gates": True,
     },
     "drqn-gridverse-memory-7x7": OF_WINDOWS | {
-        "agent": "drqn-paper", "network.core": "lstm", "network.core.num_layers": 1, "network.core.chrono_init": False,
+        "agent": "drqn-paper", "network.core": "lstm", "network.core.num_layers": 1,
+        "network.core.chrono_init": False,
         "network.core.skip_connections": False, "replay.memory": "zero",
     },
     "dqn-gridverse-memory-7x7": {

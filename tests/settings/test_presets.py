@@ -229,8 +229,8 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
-        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its episodes, "
-        "so there is no such number: must be an integer of at least 0 and at most 1000000"
+        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its "
+        "episodes, so there is no such number: must be an integer of at least 0 and at most 1000000"
     )
     given = {"env": "CartPole-v1", "network.core.memory_length": "7"}
     assert resolve(None, given, {}, below=below).network.core.memory_length == 7
@@ -244,7 +244,7 @@ def test_a_users_own_words_are_left_as_they_are():
 @pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
 @pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
-    """Only dtqn-paper does: gates that are shared and start without bias, should `network.core.gate` be gru."""
+    """Only dtqn-paper does: gates that are shared and start without bias, were the gate gru."""
     config = resolve(None, {"agent": agent, "env": env}, {})
     named = {"network.core.gate_bias", "network.core.share_gates"} if agent == "dtqn-paper" else set()
     assert set(config.unread()) == named

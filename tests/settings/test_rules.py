@@ -174,8 +174,8 @@ _LACKING = "which has no such setting; of "
     [
         (
             {"agent": "lstm", "network.core.gate": "gru"},
-            f"network.core.gate is gru (from --network.core.gate), but network.core is lstm, {_LACKING}gtrxl, "
-            "coberl, dtqn",
+            f"network.core.gate is gru (from --network.core.gate), but network.core is lstm, {_LACKING}"
+            "gtrxl, coberl, dtqn",
         ),
         ({"env": "hallway", "learner.returns.q_lambda": "0.5"}, f"{_LACKING}peng, watkins"),
         ({"learner.target_update": "hard", "learner.target_update.rate": "0.1"}, f"{_LACKING}soft"),

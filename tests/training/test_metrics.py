@@ -52,7 +52,8 @@ def test_the_means_of_the_second_half():
 def test_a_metric_is_a_column_of_a_run(tmp_path):
     """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
     options = {
-        "env": "gridverse-memory-5x5", "network.core.adaptive_span": "true", "learner.auxiliary-weight": "0.01",
+        "env": "gridverse-memory-5x5", "network.core.adaptive_span": "true",
+        "learner.auxiliary-weight": "0.01",
         "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
         "replay.capacity": "2000", "replay.learn-length": "10", "evaluation.period": "300",
         "evaluation.episodes": "2", "task.time-limit": "40", "learner.batches.size": "4", "device": "cpu",

@@ -37,7 +37,8 @@ def test_one_worker_in_lock_step_is_the_inline_run(here: type[Here]) -> None:
 def test_a_process_in_lock_step_is_the_inline_run_too() -> None:
     """With learning from rollouts."""
     flags = {
-        "agent": "pqn", "network.core": "gtrxl", "learner.rollout_length": 8, "learner.batches.minibatches": 1,
+        "agent": "pqn", "network.core": "gtrxl", "learner.batches": "rollout", "learner.batches.length": 8,
+        "learner.batches.minibatches": 1,
         "replay.burn_in_length": 0, "total_env_steps": 300,
     }  # fmt: skip
     inline, other = trainer_of(0, **flags), trainer_of(1, 0, **flags)
