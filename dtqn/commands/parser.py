@@ -16,8 +16,7 @@ from dtqn.settings.values import legal, nearest
 
 HELPED = {
     *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "tracker", "wandb"),
-    *("network.core", "network.core.memory_length"),
-    *("learner.learning_rate", "learner.batches.env_steps_per_update"),
+    *("network.core.memory_length", "learner.learning_rate", "learner.batches.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
 """The settings that `--help` shows; `--help-all` shows all."""
@@ -98,12 +97,13 @@ class Parser(argparse.ArgumentParser):
         (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
         groups = {"": top}
         for name in names:
-            group, _, leaf = name.rpartition(".")
+            group, _, leaf = name.partition(".")
+            group = group if leaf else ""
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
             shown = self._shows_all or name in HELPED
             (groups[group] or self).add_argument(
-                f"--{name}" if group else f"--{leaf.replace('_', '-')}",
+                f"--{name}" if group else f"--{name.replace('_', '-')}",
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",

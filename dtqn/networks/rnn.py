@@ -27,6 +27,7 @@ from torch.nn import functional as F
 from dtqn.choices import cores
 from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings.config import NetworkConfig
+from dtqn.settings.named_code import found
 
 
 def chrono_bias(width: int, longest: int) -> Tensor:
@@ -142,9 +143,8 @@ def make_lstm(config: NetworkConfig) -> RecurrentStack:
         for _ in range(core.num_layers)
     ]
     if config.encoder.gives_parts:
-        from dtqn.networks.darqn import AttentiveLSTMLayer
-
-        layers[0] = AttentiveLSTMLayer(width=width, longest=core.longest, orthogonal=core.orthogonal_init)
+        attentive = found("dtqn.networks.darqn:AttentiveLSTMLayer")
+        layers[0] = attentive(width=width, longest=core.longest, orthogonal=core.orthogonal_init)
     return RecurrentStack(layers, HiddenAndCell((width,), (width,)))
 
 

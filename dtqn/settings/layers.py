@@ -71,13 +71,15 @@ class Layer(NamedTuple):
     """Whether its source is the command line all the same."""
     is_of_agent: bool = False
     """Whether its source is about one agent alone."""
+    is_shared: bool = False
+    """Whether it is for whatever agent there is all the same."""
     moved: Mapping[str, list[str]] = MappingProxyType({})
     """The old names in it, each with what took its place."""
 
     @property
     def is_for_all(self) -> bool:
         """Whether it is for whatever agent there is, so that each of its settings holds where it applies."""
-        return not (self.source is None or self.is_typed or self.is_of_agent)
+        return self.is_shared or not (self.source is None or self.is_typed or self.is_of_agent)
 
     def settings(self) -> list[tuple[str, Any]]:
         """Names with dots, and values."""

@@ -102,6 +102,7 @@ def resolve(
     below: Sequence[Layer] = (),
     suite: Sequence[Layer] = (),
     task_presets: bool = True,
+    for_all: bool = False,
 ) -> Config:
     """The configuration of a new run.
 
@@ -115,11 +116,11 @@ def resolve(
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
         task_presets: whether the task's preset is laid over the agent's.
+        for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)
-    own = flags_layer(flags)
-    if "WANDB_SWEEP_ID" in environment:  # W&B's agent types what a sweep over several cores has drawn
-        own = own._replace(source="the sweep")
+    # W&B's agent types what a sweep over several cores has drawn.
+    own = flags_layer(flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
     try:
         files = [Shared.of(file, _content(file), configs)] if file else []
     except ConfigError as error:

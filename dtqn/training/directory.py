@@ -46,8 +46,8 @@ HOW_IT_RUNS = {
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
 ONCE_FIXED = {"evaluation.period": 25_000}
-"""Defaults of an earlier version of settings that are now a function of the run's length: such a value is left
-out where settings that differ from their defaults are told."""
+"""Defaults of an earlier version of settings that are now a function of the run's length: such a value is
+left out where settings that differ from their defaults are told."""
 ENDS = ("total_env_steps", "stop_at_success", "stop_at_return")
 """Settings that decide where a run ends, in the order of `ends_at`."""
 MAY_CHANGE = HOW_IT_RUNS | {*ENDS}

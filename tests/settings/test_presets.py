@@ -327,7 +327,7 @@ def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
 def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "configs/agents/lru.yaml"
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "mingru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "lru"
     (tmp_path / "configs/agents").mkdir(parents=True)
     (tmp_path / name).write_text("network: {core: gru}")
     assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "gru"
