@@ -89,7 +89,7 @@ def test_version_and_help(capsys):
         "[an integer of at least 1 and at most 1000000; default 2; of gtrxl, coberl, deltanet, dtqn, "
         "module:name]"
     )
-    assert of_cores in words and "[an integer of at least 0 and at most 1000000; default 40]" in words
+    assert of_cores in words and "[an integer of at least 0 and at most 1000000; default 64]" in words
 
 
 @pytest.mark.parametrize("command", [[], ["compare"], ["sweep"]])

@@ -146,13 +146,14 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
         n = {"bsuite-memory-len-1": 1, "bsuite-memory-len-3": 3}.get(config.env)
         assert (config.network.width, config.learner.batches.size) == (16, 5)
         if n is None:
-            assert (config.total_env_steps, config.network.core.memory_length) == (1000, 12)
+            memory = getattr(config.network.core, "memory_length", None)
+            assert (config.total_env_steps, memory) == (1000, 12 if config.agent == "mingru" else None)
             assert config.actor.exploration.base == 0.1, "the task's own preset is there too"
         else:
             assert (config.total_env_steps, config.warmup) == (100 * (n + 1), 10 * (n + 1))
             assert config.actor.epsilon_anneal_env_steps == 50 * (n + 1)
             assert (config.learner.batches.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
-    *_, config = compare.plan(["dqn"], [1], None, {"task.time_limit": "7"}, suite)
+    *_, config = compare.plan(["mingru"], [1], None, {"task.time_limit": "7"}, suite)
     assert config.network.core.memory_length == 8, "the rows of the longest episode"
     text = SUITE.replace("figure_axis: length", "task_presets: false")
     *_, config = compare.plan(["dqn"], [1], None, {}, suite_of(tmp_path, text))
