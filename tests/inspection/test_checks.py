@@ -52,14 +52,14 @@ HEALTHY = (
 def config_of(agent: str, **more: Any) -> Config:
     flags = {"env": TASK, "agent": agent} | SIZES | more
     built = presets.resolve(None, {"env": TASK, "agent": agent}, {})
-    if built.network.core == "dtqn":
+    if built.network.core.is_windowed:
         context = built.network.core.context_length
         own = {"network.core.context_length": 10} if context != 1 else {}
         flags = {"env": TASK, "agent": agent, **own, "replay.learn_length": 10, "replay.burn_in_length": 0}
         flags["learner.n_step"] = 2
     if agent in ("darqn",):
         flags.pop("network.core.num_layers")
-    return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {})
+    return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {}, for_all=True)
 
 
 def broken(config: Config, change: Callable[[Any], None] | None = None, scale: float = 0.2) -> set[str]:
@@ -179,6 +179,7 @@ def test_what_float16_rounds_is_no_defect_and_what_it_cuts_is(size: float, cut: 
 
 def test_a_memory_longer_than_its_setting_is_named() -> None:
     config = config_of("dtqn")
-    longer = config.model_copy(update={"network": config.network.model_copy(update={"context_length": 5})})
+    core = config.network.core.model_copy(update={"context_length": 5})
+    longer = config.model_copy(update={"network": config.network.model_copy(update={"core": core})})
     network: Any = randomise(setup.make_network(config)).requires_grad_(False)
     assert "distance" in {check.name for check in checks.check(longer, network) if not check.holds}

@@ -524,7 +524,10 @@ def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unr
             {"compressed_slots": 2, "adaptive_span": True},
             "network.core.compressed_slots is 2 with network.core.ad",
         ),
-        ({"compressed_slots": 2, "memory_length": 3}, "network.core.memory_length is 3, below network.core.comp"),
+        (
+            {"compressed_slots": 2, "memory_length": 3},
+            "network.core.memory_length is 3, below network.core.comp",
+        ),
         ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
         ({"core": "deltanet", "width": 10, "num_heads": 3}, "network.width is 10, not a multiple .* try 9"),

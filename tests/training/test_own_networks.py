@@ -287,7 +287,7 @@ def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_
         "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder', kwargs: {widths: [8]}}\n"
     )
     assert cli.main(["--agent", "mine.yaml", "--trust-code", *SMALL, "--run-dir", "run"]) == 0
-    assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
+    assert "    kwargs:\n      widths:\n      - 8\n" in Path("run/config.yaml").read_text()
 
 
 def test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores(own_folder: Path) -> None:
