@@ -44,7 +44,7 @@ def test_copies_count_with_what_they_carry() -> None:
     flags = {"actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
     config = config_of("gtrxl", **flags)
     network, plan = config.network, preflight.plan_bytes(config)
-    floats = 3 * network.num_layers * network.width * network.memory_length
+    floats = 3 * network.core.num_layers * network.width * network.core.memory_length
     counts = 16  # how many rows are real, and nothing else
     assert plan["an evaluation"] * 12 == plan["copies"] * 150
     assert 3 * 12 * 4 * floats <= plan["copies"] <= 3 * 12 * (4 * floats + counts)
