@@ -201,7 +201,7 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
             {},
             ["--network.core.num_heads", "3"],
             r"no configuration fits, the first one as network.width is 64, not a multiple of "
-            r"network.core.num_heads 3; try 66 \(network.num_heads from --network.core.num_heads\)",
+            r"network.core.num_heads 3; try 66 \(network.core.num_heads from --network.core.num_heads\)",
         ),
         (
             {"parameters": {"seed": {"values": [1]}, "learner.gamma": {"value": 2}}},
