@@ -12,7 +12,7 @@ from dtqn.experiments.sweep import check
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import draws
 from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import Layer, nested
+from dtqn.settings.layers import Layer, nested, setting_in
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
@@ -47,8 +47,7 @@ def test_the_command_of_wandbs_agent_is_accepted(path, capsys):
         assert cli.main([*argv[3:], "--print-config"]) == 0
         config = yaml.safe_load(capsys.readouterr().out)
         for name, value in parameters.items():
-            group, _, leaf = name.rpartition(".")
-            assert (config[group] if group else config)[leaf] == value
+            assert setting_in(config, name) == value
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -36,7 +36,6 @@ _OFFLINE = """
 import os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
-from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
 from dtqn.training.trackers import Start, open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
