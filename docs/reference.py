@@ -111,7 +111,8 @@ def _leads_somewhere(name: str, module: ModuleType) -> bool:
 
 def build(out: Path, modules: tuple[str, ...] = MODULES) -> list[str]:
     """Write the pages to a folder; the problems."""
-    vars(dtqn)["load"] = dtqn.load  # which is imported when it is asked for; pdoc does not ask
+    # They are imported when they are asked for; pdoc does not ask.
+    vars(dtqn).update({name: getattr(dtqn, name) for name in dtqn.__all__})
     for name in modules:
         for found in vars(importlib.import_module(name)).values():
             if inspect.isclass(found) and issubclass(found, tuple) and found.__module__ == name:
