@@ -104,8 +104,8 @@ def train(
         settings: by name or by group: `seed=1`, `learner={"learning_rate": 3e-4}`. `network.core` and
             `network.encoder` may be classes or functions.
 
-    What is no object of a module is found in this process alone: evaluations and workers in processes get a
-    copy by cloudpickle, and whoever goes on with the run, or loads it, hands the object over again.
+    What is no object of a module is found in this process alone: evaluations are played here, workers in
+    other processes are refused, and whoever goes on with the run, or loads it, hands the object over again.
 
     Raises:
         ConfigError: a mistake, in the one line that the command prints. Nothing has been trained.
