@@ -49,7 +49,9 @@ class Run:
     @property
     def evaluation(self) -> Row:
         """The last row with an evaluation; empty before the first."""
-        return next((row for row in reversed(self.metrics) if row.get("eval/return") is not None), {})
+        from dtqn.training.metrics import is_evaluation
+
+        return next((row for row in reversed(self.metrics) if is_evaluation(row)), {})
 
     @property
     def finished(self) -> bool:

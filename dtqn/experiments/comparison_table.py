@@ -16,7 +16,7 @@ from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, jud
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import columns, number
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, is_evaluation
 
 ALL_TASKS = "all tasks"
 _NEVER = float("inf")
@@ -47,7 +47,7 @@ def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = 
     known["beside"] = dict.fromkeys([*(each.name for each in others), *metrics])
     known |= {"score_name": scores[0].name, "changed_at": ()}
     figures = dict.fromkeys(_OF_RUN) | known
-    evaluations = [row for row in run.rows if row.get("eval/return") is not None]
+    evaluations = [row for row in run.rows if is_evaluation(row)]
     if result is None or not evaluations:
         return figures | {"error": run.error or "no result"}
     score = scores[0].value(run.rows, total)

@@ -48,7 +48,7 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row, is_full_evaluation, late_means
+from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation, late_means
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
@@ -213,7 +213,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         result: the content of its `result.json`.
         rows: those of its metrics file.
     """
-    evaluations = [row for row in rows if row.get("eval/return") is not None]
+    evaluations = [row for row in rows if is_evaluation(row)]
     tallies = [row for row in rows if row.get("train/episodes") is not None]
     settings, most = deciding_settings(config), _MOST_EVALUATIONS
     known = {

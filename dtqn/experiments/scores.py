@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dtqn.acting.episode_intervals import NORMAL_QUANTILE, wilson_interval
-from dtqn.training.metrics import Row, is_full_evaluation
+from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation
 
 Kind = Literal["success", "return", "bsuite", "mmer"]
 COLUMNS: dict[Kind, str] = {
@@ -107,7 +107,7 @@ class Score(Part):
         if self.of == "mmer":
             ended = int(rows[-1]["env_steps"] or 0) if rows else 0
             return best_epoch(rows, self.epoch_env_steps) if ended >= total_env_steps else None
-        last = next((row for row in reversed(rows) if row.get("eval/return") is not None), {})
+        last = next((row for row in reversed(rows) if is_evaluation(row)), {})
         return last.get(f"eval/{self.of}")
 
     @property
@@ -167,7 +167,7 @@ def shows(row: Row, score: Score) -> bool:
 
 def last_evaluations(rows: Sequence[Row], of: str) -> float | None:
     """The mean of `success` or `return` over a run's last ten evaluations, or over all if it has fewer."""
-    found = [row.get(f"eval/{of}") for row in rows if row.get("eval/return") is not None][-LAST:]
+    found = [row.get(f"eval/{of}") for row in rows if is_evaluation(row)][-LAST:]
     values = [value for value in found if value is not None]
     return statistics.fmean(values) if values else None
 

@@ -16,7 +16,7 @@ from dtqn.settings.task import task_of
 from dtqn.text import number
 from dtqn.training import metrics
 from dtqn.training.directory import RunDir
-from dtqn.training.metrics import Row
+from dtqn.training.metrics import Row, is_evaluation
 from dtqn.training.setup import task_spec
 
 _CLOCK = ("environment steps", "env_steps", 1.0)
@@ -64,7 +64,7 @@ def _of_directory(path: Path) -> Run:
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)
-    if not any(_is_evaluation(row) for row in rows):
+    if not any(is_evaluation(row) for row in rows):
         raise ConfigError(
             f"{path}: has not been evaluated yet, so there is nothing to report; "
             f"the first evaluation comes after {number(config.evaluation_period)} env steps"
@@ -74,13 +74,9 @@ def _of_directory(path: Path) -> Run:
     return Run(label, name, config, rows, result is not None or directory.is_exported, directory)
 
 
-def _is_evaluation(row: Row) -> bool:
-    return row.get("eval/return") is not None
-
-
 def row(run: Run) -> list[str]:
     """The run's line of the table, under `HEADER`: its last evaluation, and what it took."""
-    config, last = run.config, [row for row in run.rows if _is_evaluation(row)][-1]
+    config, last = run.config, [row for row in run.rows if is_evaluation(row)][-1]
     unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
     steps = number(last["env_steps"] or 0) + unfinished
     minutes = f"{(last.get('seconds') or 0) / 60:.1f}"

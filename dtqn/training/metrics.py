@@ -75,9 +75,14 @@ class MetricsFile:
             self._file.close()
 
 
+def is_evaluation(row: Row) -> bool:
+    """Whether a row has an evaluation."""
+    return row.get("eval/return") is not None
+
+
 def is_full_evaluation(row: Row) -> bool:
     """Whether a row has a full evaluation, which may count as a run's best; one without a stage is full."""
-    return row.get("eval/return") is not None and row.get("eval/stage") in (None, 2)
+    return is_evaluation(row) and row.get("eval/stage") in (None, 2)
 
 
 def late_means(rows: Sequence[Row]) -> dict[str, float]:

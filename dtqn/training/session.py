@@ -26,7 +26,7 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, Row, check_counted, read_rows
+from dtqn.training.metrics import MetricsFile, Row, check_counted, is_evaluation, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
@@ -412,7 +412,7 @@ class _Run:
         self._metrics.append(row)
         self._view.row(row)
         self._tell("on_metrics", row)
-        if row.get("eval/return") is not None:
+        if is_evaluation(row):
             self._tell("on_evaluation", row)
 
     def _save(self, finished: bool) -> None:
