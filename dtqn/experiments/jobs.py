@@ -1,4 +1,4 @@
-"""Many trainings at once, each a process of its own, on this machine or others (`launchers`).
+"""Many runs at once, each a process of its own.
 
 This module does not import torch.
 
@@ -6,7 +6,7 @@ A run is a directory that holds its configuration, so one command both starts an
 
     directory = RunDir.of_config(config, Path("runs"))      # found by its settings
     directory.prepare(config)
-    with RunQueue(parallel=2) as queue:
+    with RunQueue(at_once=2) as queue:
         queue.add(Job("gtrxl seed 1", directory))
         for changed in queue.changes():                     # every half second, until nothing is left to do
             for job in changed:                             # jobs whose state or rows are new; may be none
@@ -14,12 +14,13 @@ A run is a directory that holds its configuration, so one command both starts an
                     queue.stop(job)                         # ends early; its checkpoint stays
             # draw queue.jobs; queue.add(...) more, as a search does that learns from what it has seen
 
-After Ctrl-C or SIGTERM the queue starts nothing more and asks each training to write its checkpoint and end;
+After Ctrl-C or SIGTERM the queue starts nothing more and asks each run to write its checkpoint and end;
 `changes` goes on until they have, then `queue.caught` is the signal. A second signal takes effect at once. A
-finished run is not run again; an interrupted one goes on from its checkpoint when another queue gets it.
+finished run is not run again; an interrupted one goes on from its checkpoint when another queue gets it. One
+that is killed is run once more. If this process itself is killed, its runs save and end.
 
-A training that is killed is run once more, one whose machine has gone as often as it gets on. If this process
-itself is killed, its trainings save and end, but for jobs of Slurm.
+Several queues, on one machine or on many that share the folder of the runs, may hold the same jobs: each run
+is trained by whoever takes it first, and the others wait for its result or go on with it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.launcher import Command, Handle, Launcher
-from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
+from dtqn.experiments.processes import Process, Starter, visible_gpus
 from dtqn.program import WORKER
 from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
@@ -46,7 +46,7 @@ _PATIENCE_SECONDS = 60.0
 
 
 def fitting(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
+    """Runs at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
     cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
     gpus = [] if config.device == "cpu" else visible_gpus()
     if not gpus:
@@ -57,7 +57,7 @@ def fitting(config: Config) -> int:
 
 
 class Job:
-    """One training and what is known of it."""
+    """One run and what is known of it."""
 
     def __init__(self, name: str, directory: RunDir) -> None:
         """
@@ -75,21 +75,9 @@ class Job:
         """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
         """The metrics file so far, those of an earlier stretch included."""
-        self._handle: Handle | None = None
+        self._process: Process | None = None
         self._asked: State | None = None
         self._size = -1
-        self._begun_with = 0
-        """Rows at the start of the present stretch."""
-
-    @property
-    def where(self) -> str:
-        """The machine that it runs on; empty for this one, or if it does not run."""
-        return (self._handle.where if self._handle is not None else "") or ""
-
-    @property
-    def taken(self) -> bool:
-        """Whether it runs, or waits for a machine with a launcher."""
-        return self._handle is not None
 
     @property
     def total_env_steps(self) -> int:
@@ -107,10 +95,6 @@ class Job:
         last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
         return f"{cause(self.exit_code)}{early}: {last}"
 
-    def command(self, program: Sequence[str]) -> Command:
-        """The command that begins it or goes on with it."""
-        return Command.of(program, self.directory, self.config.num_threads)
-
     def _has_finished(self) -> bool:
         """Whether it has a result, without which it is begun."""
         if self.directory.read_result() is None:
@@ -118,44 +102,34 @@ class Job:
         self.state, self.exit_code = "finished", 0
         return True
 
-    def _take(self, handle: Handle) -> None:
-        """It has been begun."""
-        self._handle, self._begun_with = handle, len(self.rows)
-        self._place()
-
-    def _place(self) -> None:
-        if self._handle is not None:
-            self.state = "waiting" if self._handle.where is None else "running"
+    def _start(self, starter: Starter) -> None:
+        """Begin it or go on with it."""
+        self._process, self.state = starter.start(self.directory, self.config), "running"
 
     def _ask(self, state: State) -> None:
-        """Let the training save and end, which is then in `state`."""
-        if self._handle is None:
+        """Let the run save and end, which is then in `state`."""
+        if self._process is None:
             self.state = state
-        elif self._asked is None and self._handle.poll() is None:
+        elif self._asked is None and self._process.poll() is None:
             self._asked = state
-            self._handle.end()
+            self._process.end()
 
     def _update(self) -> bool:
         """Look after the process and its metrics; whether anything is new."""
-        handle, before = self._handle, (self.state, self.where)
-        code = None if handle is None else handle.poll()
+        code = None if self._process is None else self._process.poll()
         grown = self._read()
-        if handle is None or code is None:
-            self._place()
-            return grown or before != (self.state, self.where)
-        self.exit_code, self._handle = code, None
-        self.state = self._state_after(f"its machine {before[1]} has gone" if handle.lost else "")
+        if code is None:
+            return grown
+        self.exit_code, self._process = code, None
+        self.state = self._state_after()
         return True
 
-    def _state_after(self, lost: str) -> State:
-        """The state now that its process has ended; `lost` says that its machine has gone, if it has."""
+    def _state_after(self) -> State:
+        """The state now that its process has ended."""
         if self.directory.read_result() is not None:  # another queue may have trained it, a moment faster
             return "finished"
-        if self._asked is None and lost and len(self.rows) > self._begun_with:
-            self.killed, self.news = "", f"{lost}; it goes on elsewhere"
-            return "waiting"
-        if self._asked is None and not self.killed and (lost or signal_of(self.exit_code) is not None):
-            self.killed = lost or cause(self.exit_code)
+        if self._asked is None and not self.killed and signal_of(self.exit_code) is not None:
+            self.killed = cause(self.exit_code)
             self.news = f"{self.killed}; it is run once more"
             return "waiting"
         if self.directory.in_use:  # another queue was a moment faster; its run is this one
@@ -172,29 +146,25 @@ class Job:
 
     def _kill(self) -> None:
         """End the process and its children; what it has not saved is lost."""
-        if self._handle is not None and self._handle.poll() is None:
-            self._handle.kill()
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
             self._asked = self._asked or "interrupted"
             self._update()
 
 
 class RunQueue:
-    """Trainings, some at a time, in the order in which they were added; what was killed goes on last."""
+    """Runs, some at a time, in the order in which they were added; what was killed goes on last."""
 
-    def __init__(
-        self, parallel: int | None, program: Sequence[str] = WORKER, launcher: Launcher | None = None
-    ) -> None:
+    def __init__(self, at_once: int, program: Sequence[str] = WORKER) -> None:
         """
         Args:
-            parallel: trainings at a time; None: as many as the launcher has room for.
+            at_once: how many run at a time.
             program: the command that `--resume DIRECTORY` is added to.
-            launcher: where they run; None: on this machine.
         """
-        self.parallel, self.jobs = parallel, list[Job]()
+        self.at_once, self.jobs = at_once, list[Job]()
         self.news: list[str] = []
-        """Lines for people about the present changes, such as a training that was killed."""
-        self._program = program
-        self._launcher: Launcher = launcher or LocalLauncher()
+        """Lines for people about the present changes, such as a run that was killed."""
+        self._starter = Starter(program)
         self._signals = Signals()
 
     def __enter__(self) -> RunQueue:
@@ -207,7 +177,7 @@ class RunQueue:
         return self._signals.caught
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let no training outlive its queue, however that is left.
+        """Let no run outlive its queue, however that is left.
 
         After an error they save before they end, also where a signal came before it: a Ctrl-C to a pipe ends
         whoever reads the output too. A second Ctrl-C takes effect at once.
@@ -223,25 +193,22 @@ class RunQueue:
     def _wait_for_saving(self) -> None:
         self._interrupt()
         until = time.monotonic() + _PATIENCE_SECONDS
-        while any(job.taken for job in self.jobs) and time.monotonic() < until:
+        while any(job.state == "running" for job in self.jobs) and time.monotonic() < until:
             time.sleep(0.05)
             for job in self.jobs:
                 job._update()
 
     @property
     def has_room(self) -> bool:
-        """Whether another job, if there were one, could begin: a launcher is asked by a job that waits."""
-        open_jobs = [job for job in self.jobs if not job.ended]
-        if self.parallel is None:
-            return all(job.state == "running" for job in open_jobs)
-        return len(open_jobs) < self.parallel
+        """Whether another job, if there were one, could begin."""
+        return sum(not job.ended for job in self.jobs) < self.at_once
 
     def add(self, job: Job) -> None:
         """Run this one too; a finished one is only read."""
         self.jobs.append(job)
 
     def stop(self, job: Job) -> None:
-        """End a training early, with a checkpoint; it is `stopped` once its process has gone."""
+        """End a run early, with a checkpoint; it is `stopped` once its process has gone."""
         if not job.ended:
             job._ask("stopped")
 
@@ -265,7 +232,7 @@ class RunQueue:
                 self._pause()
 
     def _act(self) -> None:
-        """Start what there is room for; after a signal let the trainings save and end."""
+        """Start what there is room for; after a signal let the runs save and end."""
         if self.caught is None:
             self._start()
         else:
@@ -281,7 +248,7 @@ class RunQueue:
         left = [job for job in self.jobs if not job.ended]
         if self.caught is None:
             return not left
-        return not any(job.taken for job in left)
+        return not any(job.state == "running" for job in left)
 
     def _pause(self) -> None:
         """Until the next look, or a signal."""
@@ -291,18 +258,14 @@ class RunQueue:
 
     def _start(self) -> None:
         """Start as many as there is room for."""
-        waiting = [job for job in self.jobs if job.state == "waiting" and not job.taken]
-        waiting = [job for job in waiting if not job._has_finished()]
+        waiting = [job for job in self.jobs if job.state == "waiting" and not job._has_finished()]
         waiting.sort(key=lambda job: job.killed != "")
-        taken = sum(job.taken for job in self.jobs)
-        room = len(waiting) if self.parallel is None else max(0, self.parallel - taken)
-        untouched = (job for job in waiting if not job.directory.in_use)  # by one whose queue was killed, say
-        begun = list(itertools.islice(untouched, room))
-        works = [(job.command(self._program), job.config) for job in begun]
-        for job, handle in zip(begun, self._launcher.start(works) if works else (), strict=True):
-            job._take(handle)
+        room = self.at_once - sum(job.state == "running" for job in self.jobs)
+        untouched = (job for job in waiting if not job.directory.in_use)  # by another queue
+        for job in itertools.islice(untouched, max(0, room)):
+            job._start(self._starter)
 
     def _interrupt(self) -> None:
         for job in self.jobs:
-            if job.taken:
+            if job.state == "running":
                 job._ask("interrupted")

@@ -1,8 +1,7 @@
-"""A small program that behaves like a training, and jobs of it."""
+"""A small program that behaves like a run, and jobs of it."""
 
 import json
 import sys
-from pathlib import Path
 
 from dtqn.experiments.jobs import Job, RunQueue
 from dtqn.settings.presets import resolve
@@ -49,34 +48,6 @@ if plan.get("code"):
 print("done", flush=True)
 """
 
-_PATIENT = """
-import sys
-sys.path[:0] = [{root!r}]
-from dtqn.signals import Signals
-import json, os, pathlib, signal, time
-folder = pathlib.Path(sys.argv[2])
-begun = folder / "begun"
-times = int(begun.read_text()) if begun.exists() else 0
-with Signals() as signals:
-    begun.write_text(str(times + 1))
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write('{{"env_steps": 1}}\\n')
-    if times == 0 and (folder / "warn").exists():
-        os.kill(os.getppid(), signal.SIGUSR2)  # as Slurm does to the job
-    while signals.caught is None and times == 0 and not (folder / "finish").exists():
-        time.sleep(0.01)
-if signals.caught is not None:
-    print("saved after", signals.caught, flush=True)
-    sys.exit(128 + signals.caught)
-(folder / "result.json").write_text((folder / "plan.json").read_text())
-"""
-
-
-def patient_program(folder):
-    """The command of one with our own handlers: at first it waits for a signal or a file `finish`."""
-    (folder / "patient.py").write_text(_PATIENT.format(root=str(Path(__file__).parents[2])))
-    return [sys.executable, str(folder / "patient.py")]
-
 
 def program(folder):
     """The command of the program, which is put into the folder."""
@@ -94,9 +65,9 @@ def job(folder, name, rows=2, seconds=0.02, **plan):
     return Job(name, directory)
 
 
-def queue(program, launcher, *added, parallel=None):
+def queue(program, *added, at_once=100):
     """A queue of jobs."""
-    made = RunQueue(parallel, program, launcher)
+    made = RunQueue(at_once, program)
     for one in added:
         made.add(one)
     return made
@@ -108,11 +79,6 @@ def run(queue, after=lambda changed: None):
         for changed in queue.changes():
             after(changed)
     return {job.name: job.state for job in queue.jobs}
-
-
-def finish(directory):
-    """Leave the result of a job, as the programs do at their end."""
-    (directory / "result.json").write_text((directory / "plan.json").read_text())
 
 
 def events(folder):

@@ -13,7 +13,7 @@ import pytest
 
 from dtqn.experiments import jobs
 from dtqn.experiments.jobs import fitting
-from dtqn.experiments.local_launcher import Process
+from dtqn.experiments.processes import Starter
 from dtqn.settings.presets import resolve
 from tests.experiments import stand_in
 from tests.experiments.stand_in import events, run
@@ -27,24 +27,24 @@ def make(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
     program = stand_in.program(tmp_path)
     job = functools.partial(stand_in.job, tmp_path)
-    job.pool = lambda parallel, *added: stand_in.queue(program, None, *added, parallel=parallel)
+    job.pool = lambda at_once, *added: stand_in.queue(program, *added, at_once=at_once)
     return job
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
-def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, parallel):
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_so_many_at_a_time_in_order_with_one_thread_each(make, tmp_path, at_once):
     """Each of two at a time waits until the other has begun, so that they overlap on any machine."""
-    pairs = {"a": "b", "b": "a", "c": "d", "d": "c"} if parallel == 2 else dict.fromkeys("abcd")
-    pool = make.pool(parallel, *(make(name, **{"with": other}) for name, other in pairs.items()))
+    pairs = {"a": "b", "b": "a", "c": "d", "d": "c"} if at_once == 2 else dict.fromkeys("abcd")
+    pool = make.pool(at_once, *(make(name, **{"with": other}) for name, other in pairs.items()))
     assert run(pool) == dict.fromkeys("abcd", "finished")
     running, most = 0, 0
     for kind, _, threads in events(tmp_path):
         assert threads == "1"
         running += 1 if kind == "begin" else -1
         most = max(most, running)
-    assert most == parallel
+    assert most == at_once
     begun = [name for kind, name, _ in events(tmp_path) if kind == "begin"]
-    assert sorted(begun[:parallel]) == ["a", "b"][:parallel]
+    assert sorted(begun[:at_once]) == ["a", "b"][:at_once]
     assert {job.exit_code for job in pool.jobs} == {0}
 
 
@@ -115,7 +115,7 @@ def test_a_training_that_others_end_by_a_signal_goes_on(make, tmp_path):
     def after(changed):
         for job in changed:
             if job.state == "running" and job.rows and not sent:
-                sent.append(job._handle.end())
+                sent.append(job._process.end())
                 plan = json.loads((tmp_path / "a/plan.json").read_text())
                 (tmp_path / "a/plan.json").write_text(json.dumps(plan | {"rows": 3}))
 
@@ -285,7 +285,7 @@ def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, 
     job, seen = make("a", code=2), []
     with _held(job) as other:
         program = [sys.executable, "-I", str(tmp_path / "program.py")]
-        job._take(Process(job.command(program)))  # as before the other had the lock
+        job._start(Starter(program))  # as before the other had the lock
 
         def after(changed):
             seen.append(job.state)

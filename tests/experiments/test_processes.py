@@ -1,8 +1,7 @@
-"""Which GPU a training of this machine sees."""
+"""Which GPU a run sees."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dtqn.experiments import local_launcher
-from dtqn.experiments.launcher import Command
-from dtqn.experiments.local_launcher import LocalLauncher, Process, visible_gpus
+from dtqn.experiments import processes
+from dtqn.experiments.processes import Process, Starter, visible_gpus
 from dtqn.settings.presets import resolve
+from dtqn.training.directory import RunDir
 
 _WAITS = """
 import os, pathlib, sys, time
@@ -27,22 +26,20 @@ Start = Callable[..., tuple[str, Path, Process]]
 
 @pytest.fixture(autouse=True)
 def each_test_has_a_driver_of_its_own() -> Iterator[None]:
-    local_launcher._of_the_driver.cache_clear()
+    processes._of_the_driver.cache_clear()
     yield
-    local_launcher._of_the_driver.cache_clear()
+    processes._of_the_driver.cache_clear()
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a training that says which GPUs it sees and waits to be told to end."""
-    launcher, begun = LocalLauncher(), []
+    """Starts a run that says which GPUs it sees and waits to be told to end."""
+    starter, begun = Starter((sys.executable, "-c", _WAITS)), []
 
     def started(device: str = "auto") -> tuple[str, Path, Process]:
         directory = tmp_path / str(len(begun))
         directory.mkdir()
-        program = (sys.executable, "-c", _WAITS)
-        command = Command(program, directory, directory / "output.log", dict(os.environ), tmp_path)
-        (process,) = launcher.start([(command, resolve(None, {"device": device}, {}))])
+        process = starter.start(RunDir(directory), resolve(None, {"device": device}, {}))
         begun.append((directory, process))
         while not (directory / "sees").exists() or not (directory / "sees").read_text():
             time.sleep(0.01)
@@ -54,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         assert process.wait() == 0
 
 
-def test_each_training_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     assert start("cpu")[0] == "2,5"
     assert start()[0] == "2"

@@ -1,4 +1,4 @@
-"""Trainings as processes of this machine, dealt out over its GPUs."""
+"""Runs as processes of this machine, dealt out over its GPUs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,44 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dtqn.experiments.launcher import Command, Launcher
+from dtqn.program import worker_environment
+from dtqn.settings import trust
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
+from dtqn.training.directory import RunDir
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Process:
-    """A training in a process of its own, which saves and ends when this one has gone, however it went."""
+    """A run in a process of its own, which saves and ends when this one has gone, however it went."""
 
-    lost = False
-    where: str | None = ""
+    def __init__(
+        self, program: Sequence[str], directory: RunDir, threads: int, more: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin the run or go on with it; its output is added to its log.
 
-    def __init__(self, command: Command) -> None:
-        """Begin or go on; the output is added to the log."""
-        with command.log.open("ab") as log:
+        Args:
+            program: the command that `--resume DIRECTORY` is added to.
+            more: variables of its environment beside this process's own.
+        """
+        environment = worker_environment() | dict.fromkeys(_THREADS, str(threads)) | (more or {})
+        environment[trust.VARIABLE] = "1"  # its settings have been looked at here
+        with directory.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command.arguments,
+                [*program, "--resume", str(directory.path)],
                 stdin=subprocess.PIPE,  # which the system closes when this process has gone
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=ends_with_stdin(command.environment),
-                cwd=command.folder,
+                env=ends_with_stdin(environment),
                 start_new_session=True,  # a Ctrl-C reaches this process only, which passes on one signal
             )
 
     def poll(self) -> int | None:
+        """The exit code, or -n after signal n; None as long as it has not ended."""
         code = self._process.poll()
         if code is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -46,8 +57,9 @@ class Process:
             return self._process.wait(seconds)
         return None
 
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self._process.send_signal(number)
+    def end(self) -> None:
+        """Let it write a checkpoint and end."""
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it and its children; what it has not saved is lost."""
@@ -56,7 +68,22 @@ class Process:
             self._process.wait()
 
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
+class Starter:
+    """Starts processes. Of several GPUs one sees that with the fewest runs; alone it would take the first."""
+
+    def __init__(self, program: Sequence[str]) -> None:
+        self._program = program
+        self._on: list[tuple[str, Process]] = []
+
+    def start(self, directory: RunDir, config: Config) -> Process:
+        gpus = [] if config.device == "cpu" else visible_gpus()
+        if len(gpus) < 2:
+            return Process(self._program, directory, config.num_threads)
+        self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
+        gpu = min(gpus, key=[gpu for gpu, _ in self._on].count)
+        process = Process(self._program, directory, config.num_threads, {_VISIBLE: gpu})
+        self._on.append((gpu, process))
+        return process
 
 
 def visible_gpus() -> list[str]:
@@ -81,24 +108,3 @@ def _of_the_driver() -> list[str]:
     if parts := re.findall(r"\(UUID: (MIG-[^)]+)\)", listed):
         return parts
     return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
-
-
-class LocalLauncher(Launcher):
-    """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
-
-    def __init__(self) -> None:
-        self._on: list[tuple[str, Process]] = []
-
-    def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process]:
-        return [self._started(command, config) for command, config in works]
-
-    def _started(self, command: Command, config: Config) -> Process:
-        gpus = [] if config.device == "cpu" else visible_gpus()
-        if len(gpus) < 2:
-            return Process(command)
-        self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
-        busy = [gpu for gpu, _ in self._on]
-        gpu = min(gpus, key=busy.count)
-        process = Process(command._replace(environment={**command.environment, _VISIBLE: gpu}))
-        self._on.append((gpu, process))
-        return process
