@@ -28,7 +28,6 @@ _ALLOWED = {
     "dtqn": {"dtqn.policy", "dtqn.program"},
     "dtqn.types": {"torch", "numpy", "dtqn.shapes"},
     "dtqn.shapes": {"torch", "numpy"},
-    "dtqn.clusters": {"ray", "dtqn.settings", "dtqn.text"},
     "dtqn.graphs": {"torch", "dtqn.types"},
     "dtqn.__main__": {"dtqn.cli", "dtqn.program"},
     "dtqn.program": set(),
@@ -44,7 +43,7 @@ _ALLOWED = {
     "dtqn.training": {
         *_NETWORKS,
         *_TRAINING,
-        *("replay", "dtqn.graphs", "dtqn.clusters"),
+        *("replay", "dtqn.graphs", "ray"),
         *("dtqn.learning", "dtqn.acting"),
         *("wandb", "tensorboard", "safetensors", "rich", "pydantic"),
     },
@@ -60,15 +59,7 @@ _ALLOWED = {
     },
     "dtqn.experiments": {
         *_TRAINING,
-        *(
-            "dtqn.acting",
-            "dtqn.experiments",
-            "pydantic",
-            "scipy",
-            "optuna",
-            "submitit",
-            "dtqn.clusters",
-        ),
+        *("dtqn.acting", "dtqn.experiments", "pydantic", "scipy", "optuna"),
     },
     "dtqn.policy": {
         *_NETWORKS,
@@ -91,7 +82,6 @@ _ALLOWED = {
 }
 _ONE_FILE_ONLY = {
     *("wandb", "ray", "matplotlib", "gym_gridverse", "safetensors", "rich", "optuna"),
-    "submitit",
 }
 
 
@@ -227,7 +217,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "tensorboard", "ray", "slurm", "pandas") for r in extras[name]]
+    optional = [r for name in ("sweep", "tensorboard", "ray", "pandas") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

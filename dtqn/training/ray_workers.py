@@ -7,20 +7,49 @@ when the answer is taken; parameters go into Ray's store once, from which every 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import signal
+import socket
 from collections import deque
 from typing import Any
 
 import numpy as np
+import ray
+from ray import exceptions
 
-from dtqn.clusters import answered, exceptions, join, ray
 from dtqn.program import worker_environment
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training.acting_worker import ActingWorker
 from dtqn.training.exchange import Exchange
 from dtqn.training.setup import Share
 from dtqn.training.worker import WorkerError
+
+_NAME = "actor.pool is ray: RAY_ADDRESS"
+_ANSWER_SECONDS = 10.0
+_RIGHT = "must be HOST:PORT, as `ray start --head` tells it, or auto"
+
+
+def _join(address: str) -> None:
+    """Join a cluster, without a word and with this process's own answer to a SIGTERM.
+
+    Raises:
+        ConfigError: where no Ray answers.
+    """
+    host, _, port = address.rpartition(":")
+    names_port = host and "/" not in host and port.isdigit() and 0 < int(port) < 65536
+    if address != "auto" and not names_port:
+        raise wrong(_NAME, address, _RIGHT)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    try:
+        if names_port:  # Ray itself asks for minutes where nobody answers
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
+        raise wrong(_NAME, address, f"no Ray answers there ({one_line(error, 100)}); {_RIGHT}") from None
+    signal.signal(signal.SIGTERM, on_sigterm)
 
 
 class RayWorkers:
@@ -36,7 +65,7 @@ class RayWorkers:
         """Place of parameters in the exchange -> their version, and a reference to them in Ray's store."""
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
-            join("actor.pool is ray: RAY_ADDRESS", os.environ.get("RAY_ADDRESS") or "unset")
+            _join(os.environ.get("RAY_ADDRESS") or "unset")
 
     def start(self, task: str, config: Config, share: Share, env_steps: int) -> RayWorker:
         return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
@@ -114,7 +143,7 @@ class RayWorker:
         return self._puts[place][1]
 
     def answered(self, timeout: float) -> bool:
-        return answered(self._calls[0][0], timeout)
+        return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
 
     def answer(self) -> Any:
         reference, tick = self._calls.popleft()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,29 @@ from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint
 from dtqn.training.pool import WorkerPool
 from envs import TaskError
-from tests import clusters
 from tests.training import pools
 from tests.training.pools import Here, assert_same, train, trainer_of
 
-cluster = clusters.cluster
 here = pools.here
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head without CPUs and two nodes of one CPU each, by name."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    bytes_ = 80 << 20
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": bytes_}
+    cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+    cluster.named = {
+        name: cluster.add_node(num_cpus=1, object_store_memory=bytes_, node_name=name) for name in "ab"
+    }
+    before = signal.getsignal(signal.SIGTERM)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -27,7 +46,7 @@ def address(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_ray_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ray", "dtqn.clusters", "dtqn.training.ray_workers"):
+    for name in ("ray", "dtqn.training.ray_workers"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=r'not installed; pip install "dtqn\[ray\]"'):
         trainer_of(**{"actor.pool": "ray"})
@@ -50,7 +69,7 @@ def test_without_a_cluster_it_is_one_line(
 @pytest.mark.usefixtures("address")
 def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_path: Path) -> None:
     """In every row; also after a resume, and where an actor is killed."""
-    from dtqn.clusters import ray
+    import ray
 
     flags = {"actor.pool": "ray"}
     theirs, ours = trainer_of(), trainer_of(**flags)
