@@ -64,6 +64,3 @@ share = _kind("a number above 0 and at most 1", lambda x: 0 < x <= 1)
 probability = _kind("a number between 0 and 1", lambda x: 0 <= x <= 1)
 seconds = _kind("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
 above_zero = _kind("a number above 0", lambda x: 0 < x < inf)
-gpus = _kind(
-    "a whole number, or a share between 0 and 1", lambda x: 0 <= x <= 1 or (x > 1 and x.is_integer())
-)
