@@ -20,6 +20,7 @@ _SOURCES.append(_ROOT / "run.py")
 # standard library is free. Learning and acting never meet.
 _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks", "dtqn.shapes"}
+_NETWORKS.add("dtqn.choices")
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
@@ -36,7 +37,8 @@ _ALLOWED = {
     "dtqn.files": set(),
     "dtqn.signals": set(),
     "dtqn.plots": {"matplotlib", "numpy", "dtqn.files"},
-    "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings", "dtqn.files", "dtqn.text"},
+    "dtqn.settings": {*_BASE, "pydantic", "yaml", "envs", "dtqn.settings", "dtqn.choices"},
+    "dtqn.choices": {"pydantic", "dtqn.settings.group", "dtqn.settings.values"},
     "dtqn.networks": _NETWORKS,
     "dtqn.testing": {*_NETWORKS, "dtqn.testing"},
     "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs"},

@@ -9,11 +9,12 @@ gives a bootstrap value and is never learned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from dtqn.choices.learner import NStep, Peng, Watkins
 from dtqn.types import first_rows
 
 
@@ -50,6 +51,25 @@ SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
 def value_transform(value_rescaling: bool) -> ValueTransform:
     """That of a learner with this setting."""
     return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
+
+
+# Where a return goes on: c_t [B, R] by the settings of `learner.returns`, None for n-step returns.
+
+Continuation: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor | None]
+"""(the return's settings, max_a Q(s_t, a) [B, R], Q(s_t, a_t) [B, R], real rows [B]) -> c_t."""
+
+
+def no_trace(settings: NStep, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> None:
+    """An n-step return goes on for n steps, whatever the actions."""
+
+
+def peng_trace(settings: Peng, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
+    return torch.full_like(q_max, settings.q_lambda)
+
+
+def watkins_trace(settings: Watkins, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
+    near = near_greedy(q_max, q_taken, learn_rows, settings.tolerance)
+    return torch.where(near, torch.full_like(q_max, settings.q_lambda), 0.0)
 
 
 # The value that a row is bootstrapped with.

@@ -12,9 +12,10 @@ from typing import Any
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
+from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
-from dtqn.training.directory import config_hash, lasting_settings
+from dtqn.training.directory import HOW_IT_RUNS, config_hash
 from dtqn.training.trackers import Gone, Start, Tracker
 
 NAME = "W&B"
@@ -110,10 +111,10 @@ def start(start: Start) -> Tracker | None:
     if config.wandb == "disabled":
         return None
     tags: list[str] | None = _tags(config)
-    known = config.model_dump(mode="json") | dict(start.about) | _provenance()
+    known = named(config) | dict(start.about) | _provenance()
     if rows and not in_sweep():
         # W&B keeps what the first start said of the machine, and the tags as they are by now.
-        known, tags = lasting_settings(config), None
+        known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
     if in_sweep() and rows:
         known["continues"] = start.run_id
     mode = os.environ.get("WANDB_MODE")
@@ -138,7 +139,7 @@ def _provenance() -> dict[str, Any]:
 def _tags(config: Config) -> list[str]:
     """The tags by which runs are found: task, agent, core and the user's own."""
     users = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
-    tags = [config.env, config.agent, config.network.core, *users]
+    tags = [config.env, config.agent, config.network.core.name, *users]
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 

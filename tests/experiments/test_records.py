@@ -145,14 +145,14 @@ def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     config = _config()
     file = _keep(tmp_path, config)
     (content,) = _contents(file)
-    assert content["defaults"]["learner"]["batch_size"] == config.learner.batch_size
+    assert content["defaults"]["learner"]["batches"]["size"] == config.learner.batches.size
     assert not set(content["defaults"]["learner"]) & set(content["settings"]["learner"])
-    content["defaults"]["learner"]["target_ema_rate"] = 0.5
+    content["defaults"]["learner"]["target_update"]["rate"] = 0.5
     shelf = Records(_write(file, content))
     assert shelf.find(config) is None
     assert shelf.problems == [
-        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_ema_rate is 0.5, now "
-        f"{config.learner.target_ema_rate}), so the run is not counted"
+        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_update.rate is 0.5, now "
+        f"{config.learner.target_update.rate}), so the run is not counted"
     ]
     del content["defaults"], content["num_evaluations"]  # as early records are
     found = Records(_write(file, content)).find(config)
@@ -175,10 +175,10 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
         shelf = Records(_write(file, changed))
         return shelf.find(config) is not None
 
-    batch, rate = config.learner.batch_size, config.learner.target_ema_rate
-    given = {"batch_size": batch, "target_ema_rate": rate}  # there was another default
+    batch, rate = config.learner.batches.size, config.learner.target_update.rate
+    given = {"batches": {"size": batch}, "target_update": {"rate": rate}}  # there was another default
     assert counts(lambda settings, defaults: settings["learner"].update(given))
-    assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
+    assert not counts(lambda settings, defaults: settings["learner"].update(batches={"size": batch + 1}))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
     monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints", "abc")})

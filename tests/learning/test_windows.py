@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
-from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
 from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
-from tests.cases import make, randomise
+from tests.cases import config_from, learner_config, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import errors_of, make_learner
 
@@ -109,7 +108,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         "double_q": double_q, "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9,
         "target_update": "hard",
     }  # fmt: skip
-    learner = make_learner(make("box", **NETWORKS[core]), LearnerConfig(**settings), whole=True)
+    learner = make_learner(make("box", **NETWORKS[core]), learner_config(**settings), whole=True)
     randomise(learner.target, seed=9)
     online = make("box", **NETWORKS[core])
     batch = make_batch(online, "box", SHAPES, learn_length=1)._replace(
@@ -135,7 +134,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
-    learner = make_learner(network, LearnerConfig(**settings), whole=True)
+    learner = make_learner(network, learner_config(**settings), whole=True)
     batch = make_batch(network, "box", (Shape(0, 0, 5),), learn_length=4)
     batch = batch._replace(
         trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
@@ -163,13 +162,13 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     """Drawn uniformly, all of it learned: the public code's replay of contexts."""
     flags = {
         "agent": agent, "env": "gridverse-memory-5x5", "task.time_limit": "12", "actor.num_envs": "2",
-        "network.width": "8", "network.num_heads": "2", "network.context_length": "5",
+        "network.width": "8", "network.core.num_heads": "2", "network.core.context_length": "5",
         "replay.burn_in_length": "4",
         "warmup_env_steps": "200", "total_env_steps": "1000", "replay.capacity": "1000", "device": "cpu",
         "replay.priority_exponent": "0", "metrics_every": "100",
     }  # fmt: skip
     if agent == "drqn-paper":
-        del flags["network.num_heads"], flags["network.context_length"]
+        del flags["network.core.num_heads"], flags["network.core.context_length"]
     trainer = Trainer(presets.resolve(None, flags, {}))
     while trainer.env_steps < 200:
         trainer.advance()
@@ -219,10 +218,10 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
                 "learner": {**_NO_FIRST_ROW, "returns": "watkins", "trace_tolerance": 0.1},
                 "replay": {"burn_in_length": 0},
             },
-            "next_window is true with learner.double_q false and learner.trace_tolerance 0.1.* try",
+            "next_window is true with learner.double_q false and learner.returns.tolerance 0.1.* try",
         ),
     ],
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Config.model_validate(settings)
+        config_from(settings)

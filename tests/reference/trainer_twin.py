@@ -128,7 +128,7 @@ class NaiveTrainer:
         """One tick; the evaluation where one is due."""
         before = self.env_steps
         self.act()
-        due = int(max(0, self.env_steps - self.warmup) / self.config.learner.env_steps_per_update)
+        due = int(max(0, self.env_steps - self.warmup) / self.config.learner.batches.env_steps_per_update)
         while self.updates_due < due:
             self.updates_due += 1
             if self.replay.sampleable():
@@ -152,8 +152,8 @@ class NaiveTrainer:
         if since < 0:
             return 1.0
         final = actor.epsilon_final
-        if actor.exploration == "ladder":
-            final = actor.ladder_base ** (1 + actor.ladder_exponent * i / (self.num_envs - 1))
+        if actor.exploration.name == "ladder":
+            final = actor.exploration.base ** (1 + actor.exploration.exponent * i / (self.num_envs - 1))
         if since >= actor.epsilon_anneal_env_steps:
             return final
         return 1 + (final - 1) * since / actor.epsilon_anneal_env_steps
@@ -236,7 +236,7 @@ class NaiveTrainer:
     # Learning.
 
     def learn(self) -> None:
-        ids = self.replay.sample_ids(self.config.learner.batch_size, self.replay_generator)
+        ids = self.replay.sample_ids(self.config.learner.batches.size, self.replay_generator)
         batch = self.batch(ids)
         before = self.learner.learner_steps
         update = self.learner.update(batch, self.learning_rate_share())

@@ -20,13 +20,18 @@ DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
 SMALL = {
     "env": "gridverse-memory-5x5", "task.time_limit": "20", "seed": "3", "device": "cpu",
     "total_env_steps": "4000", "warmup_env_steps": "160", "metrics_every": "100000",
-    "network.width": "16", "network.mlp_width": "16", "network.head_width": "8", "network.memory_length": "7",
-    "learner.batch_size": "4", "learner.env_steps_per_update": "8",
+    "network.width": "16", "network.core.mlp_width": "16", "network.head_width": "8",
+    "network.core.memory_length": "7",
+    "learner.batches.size": "4", "learner.batches.env_steps_per_update": "8",
     "replay.capacity": "4000", "actor.num_envs": "4", "evaluation.period": "100000",
 }  # fmt: skip
 
 OF_AGENT = {
-    "pqn": {"learner.rollout_length": "16", "learner.minibatches": "2", "learner.epochs": "1"},
+    "pqn": {
+        "learner.rollout_length": "16",
+        "learner.batches.minibatches": "2",
+        "learner.batches.epochs": "1",
+    },
 }
 
 

@@ -52,12 +52,13 @@ def test_the_means_of_the_second_half():
 def test_a_metric_is_a_column_of_a_run(tmp_path):
     """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
     options = {
-        "env": "gridverse-memory-5x5", "network.adaptive-span": "true", "learner.auxiliary-weight": "0.01",
+        "env": "gridverse-memory-5x5", "network.core.adaptive_span": "true",
+        "learner.auxiliary-weight": "0.01",
         "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
         "replay.capacity": "2000", "replay.learn-length": "10", "evaluation.period": "300",
-        "evaluation.episodes": "2", "task.time-limit": "40", "learner.batch-size": "4", "device": "cpu",
+        "evaluation.episodes": "2", "task.time-limit": "40", "learner.batches.size": "4", "device": "cpu",
         "network.recall-weight": "0.1", "wandb": "disabled", "run-dir": str(tmp_path / "run"),
-        "actor.pool": "process", "actor.num-workers": "1", "learner.novelty-weight": "0.1",
+        "actor.pool": "process", "actor.pool.num_workers": "1", "learner.novelty-weight": "0.1",
     }  # fmt: skip
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")

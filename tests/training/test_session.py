@@ -417,7 +417,7 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
     argv = ["--env", "gridverse-memory-5x5", "--run-dir", path, "--metrics-every", "100"]
     argv += ["--actor.num-envs", "4"]
     argv += ["--replay.capacity", "5000", "--warmup-env-steps", "200", "--evaluation.episodes", "5"]
-    argv += ["--network.width", "8", "--network.num-layers", "1", "--network.head-width", "8"]
+    argv += ["--network.width", "8", "--network.core.num_layers", "1", "--network.head-width", "8"]
     argv += ["--task.time-limit", "50"]
     command = [sys.executable, "run.py", *map(str, argv)]
     run = subprocess.Popen(

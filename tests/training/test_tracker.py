@@ -13,6 +13,7 @@ import wandb
 from PIL import Image
 
 from dtqn.settings import presets
+from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
 from dtqn.training.trackers import Gone, Start, Trackers, open_tracker
@@ -74,7 +75,7 @@ def test_an_offline_file_holds_every_row_silently_also_those_of_before_a_resume(
     assert [row["_step"] for row in rows] == list(range(0, 20, 2))
     assert all("eval/success" not in row for row in rows)
     config = wandb_file.config(file)
-    assert config["learner"]["n_step"] == 3
+    assert config["learner.n_step"] == 3
     how_it_runs = {"device", "threads", "evaluator", "wandb", "checkpoint_every", "versions", "machine"}
     assert not how_it_runs & config.keys(), "as the first start said; a resume elsewhere changes nothing"
     assert list(wandb_file.run(file).tags) == [], "nor the tags, which may have been edited since"
@@ -97,7 +98,7 @@ def test_a_run_says_what_it_depends_on(tmp_path):
     assert _offline(tmp_path).stderr == ""
     file = _run_file(tmp_path)
     config = wandb_file.config(file)
-    settings = presets.resolve(None, {"wandb": "offline"}, {}).model_dump(mode="json")
+    settings = named(presets.resolve(None, {"wandb": "offline"}, {}))
     assert settings.items() <= config.items()
     assert config["versions"]["torch"] == importlib.metadata.version("torch")
     versions = config["versions"].keys()  # with its own where it is installed and not only checked out
