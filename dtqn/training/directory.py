@@ -201,9 +201,24 @@ class RunDir:
 
     @classmethod
     def of_config(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
-        """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be."""
+        """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be.
+
+        A run that an earlier version began may have another hash there; its own file tells.
+        """
         env = re.sub(r"[^\w.-]+", "-", config.env)
-        return cls(runs_dir / env / config.agent / f"seed{config.seed}-{config_hash(config)}")
+        digest = config_hash(config)
+        path = runs_dir / env / config.agent / f"seed{config.seed}-{digest}"
+        if path.exists():
+            return cls(path)
+        others = map(cls, sorted(path.parent.glob(f"seed{config.seed}-*")))
+        return next((run for run in others if run._is_of(digest)), cls(path))
+
+    def _is_of(self, digest: str) -> bool:
+        """Whether its settings, by today's names, have this hash."""
+        try:
+            return config_hash(self.read_config()) == digest
+        except ConfigError:  # another run's damage is no matter here
+            return False
 
     @property
     def is_exported(self) -> bool:
