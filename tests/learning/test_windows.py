@@ -130,7 +130,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
 def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
     """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
     settings: dict[str, Any] = {
-        "next_window": True, "munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 9.0,
+        "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5, "clip": 9.0},
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
@@ -211,7 +211,7 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
         ),
         (
             {"learner": {**_NO_FIRST_ROW, "munchausen": True}, "replay": {"burn_in_length": 0}},
-            "learner.next_window is true with learner.double_q false and learner.munchausen true.* try",
+            "learner.next_window is true with learner.double_q false and learner.bootstrap munchausen.* try",
         ),
         (
             {

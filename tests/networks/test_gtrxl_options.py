@@ -193,7 +193,7 @@ def test_the_reconstruction_loss_is_of_the_learners_batch() -> None:
 def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's path returns the Q-values that the actor saw."""
     played = play(monkeypatch, **settings)
-    network = played.trainer.config.network
+    network = played.trainer.config.network.core
     assert played.trainer.network.core.window == network.trace_window
     batch, info = draw(played)
     held = batch.trace_valid.sum(dim=1)
