@@ -19,6 +19,7 @@ import torch
 import dtqn
 from dtqn import cli
 from dtqn.plots import learning_curve
+from dtqn.settings.layers import flat
 from dtqn.training.metrics import CLOCK_KEYS
 from envs import this_process
 from tests.own_cores import Averages
