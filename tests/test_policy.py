@@ -23,11 +23,11 @@ from tests import tiny
 
 _SHORT = (
     *("--env", "gridverse-memory-5x5", "--task.time_limit", "15", "--evaluation.episodes", "8"),
-    *("--network.core.memory_length", "6", "--network.encoder.use_prev_reward", "true"),
+    *("--network.encoder.use_prev_reward", "true"),
 )
 AGENTS = {
-    "gtrxl": (),
-    "gru": (),
+    "gtrxl": ("--network.core.memory_length", "6"),
+    "gru": ("--network.core.memory_length", "6"),
     "dtqn": (
         "--network.core.context_length",
         "6",

@@ -208,7 +208,7 @@ class RunDir:
         env = re.sub(r"[^\w.-]+", "-", config.env)
         digest = config_hash(config)
         path = runs_dir / env / config.agent / f"seed{config.seed}-{digest}"
-        if path.exists():
+        if path.exists() or not run_identity(config).is_native:  # whose code may be another by now
             return cls(path)
         others = map(cls, sorted(path.parent.glob(f"seed{config.seed}-*")))
         return next((run for run in others if run._is_of(digest)), cls(path))

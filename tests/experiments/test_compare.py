@@ -338,12 +338,15 @@ def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.core.memory_length 7 --baseline long"
     assert cli.main(argv.split()) == 0
     configs, *_, own_agents = asked[0]
-    found = [(c.agent, c.network.core, c.network.core.memory_length, c.network.width) for c in configs]
+    found = [
+        (c.agent, c.network.core.name, getattr(c.network.core, "memory_length", None), c.network.width)
+        for c in configs
+    ]
     assert found == [
         ("gtrxl", "gtrxl", 7, 64),
-        ("my", "lru", 7, 64),
+        ("my", "lru", None, 64),
         ("long", "gtrxl", 80, 64),
-        ("wide", "lru", 7, 128),
+        ("wide", "lru", None, 128),
     ]
     assert own_agents == agents.split(",")[1:]
     directory = RunDir.of_config(configs[2], tmp_path / "runs")

@@ -157,7 +157,7 @@ def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:
         | (of_pool if workers else {})
         | flags
     )
-    return Trainer(resolve(None, settings, {}))
+    return Trainer(resolve(None, settings, {}, for_all=True))
 
 
 def train(trainer: Trainer, until: int | None = None) -> list[dict[str, Any]]:

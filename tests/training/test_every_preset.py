@@ -28,7 +28,7 @@ SMALL = {
 
 OF_AGENT = {
     "pqn": {
-        "learner.rollout_length": "16",
+        "learner.batches.length": "16",
         "learner.batches.minibatches": "2",
         "learner.batches.epochs": "1",
     },
@@ -60,7 +60,7 @@ def test_the_docs_have_every_agent_with_its_parameters() -> None:
 
 @pytest.mark.parametrize("agent", PRESETS)
 def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> None:
-    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {})
+    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {}, for_all=True)
     trainer = Trainer(config)
     before = [p.clone() for p in trainer.network.parameters()]
     while trainer.learner_steps < 4:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dtqn import cli
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, pool, preflight, setup
 from dtqn.training.acting_worker import ActingWorker
@@ -210,7 +211,8 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
 def test_settings_of_workers_are_not_read_without_them() -> None:
     names = ("actor.pool.num_workers", "actor.pool.max_lead", "actor.pool.step_timeout")
     changed = {"actor.pool.num_workers": 3, "actor.pool.max_lead": 1, "actor.pool.step_timeout": 5.0}
-    assert set(names) <= set(resolve(None, changed, {}).unread())
+    with pytest.raises(ConfigError, match="num_workers is 3 .*, but actor.pool is inline, which has no such"):
+        resolve(None, changed, {})
     assert not set(names) & set(resolve(None, changed | {"actor.pool": "process"}, {}).unread())
 
 
