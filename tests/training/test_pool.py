@@ -211,7 +211,7 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
 def test_settings_of_workers_are_not_read_without_them() -> None:
     names = ("actor.pool.num_workers", "actor.pool.max_lead", "actor.pool.step_timeout")
     changed = {"actor.pool.num_workers": 3, "actor.pool.max_lead": 1, "actor.pool.step_timeout": 5.0}
-    with pytest.raises(ConfigError, match="num_workers is 3 .*, but actor.pool is inline, which has no such"):
+    with pytest.raises(ConfigError, match=r"num_workers is 3 .*, but actor.pool is inline, which has no such"):
         resolve(None, changed, {})
     assert not set(names) & set(resolve(None, changed | {"actor.pool": "process"}, {}).unread())
 
@@ -267,8 +267,8 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
     worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
-    for tick in range(2):
-        worker.tick(tick, 0, 0)
+    for _ in range(2):
+        worker.tick(0, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="copy 4: its observation holds inf"):
             worker.tick(0, 0, 0)
