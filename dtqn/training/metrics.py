@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import ConfigError
+from dtqn.settings.values import shown
 from dtqn.training.directory import RunDir, file_errors
 
 Row = dict[str, float | int | None]
@@ -40,6 +42,12 @@ CLOCK_KEYS = (*CLOCKS, "actor/lead")
 _SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
 SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
+_RIGHT = "must be a JSON object of numbers, env_steps among them"
+_INTERVAL = ("eval/success_low", "eval/success_high", "eval/return")
+_FINITE = (-sys.float_info.max, sys.float_info.max)
+_BOUNDS = dict.fromkeys(("train/success", "eval/success", *_INTERVAL[:2]), (0.0, 1.0)) | dict.fromkeys(
+    ("env_steps", "learner_steps", "seconds", "eval/episodes", "train/episodes"), (0.0, 1e15)
+)
 SUMMARISED_IN_WORDS = f"metrics that begin with {', '.join(_SUMMARISED[:-1])} or {_SUMMARISED[-1]}"
 
 
@@ -150,7 +158,7 @@ def read_rows(path: Path) -> list[Row]:
         ConfigError: where a line before the last row is damaged.
     """
     rows = [_row(line) for line in _lines(path)]
-    while rows and rows[-1] is None:
+    while rows and isinstance(rows[-1], str):
         rows.pop()
     return _checked(path, rows)
 
@@ -161,26 +169,43 @@ def _lines(path: Path) -> list[bytes]:
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
-def _row(line: bytes) -> Row | None:
-    """The row that a line holds; None where it is damaged."""
+def _row(line: bytes) -> Row | str:
+    """The row that a line holds, or why it holds none."""
     try:
-        row = json.loads(line)
+        row: Row | None = json.loads(line)
     except (ValueError, RecursionError):
-        return None
+        row = None
+    return fault(row) or row or ""
+
+
+def fault(row: Any) -> str:
+    """Why this is no row of metrics; empty where it is one."""
     if not isinstance(row, dict) or type(row.get("env_steps")) is not int:
-        return None
-    good = all(value is None or type(value) in (int, float) for value in row.values())
-    return row if good else None
+        return _RIGHT
+    if not all(value is None or type(value) in (int, float) for value in row.values()):
+        return _RIGHT
+    needed = _INTERVAL if row.get("eval/success") is not None else ()
+    wrong = [name for name, value in row.items() if not is_possible(name, value)]
+    wrong += [name for name in needed if row.get(name) is None]
+    if not wrong:
+        return ""
+    low, high = _BOUNDS.get(wrong[0], _FINITE)
+    return f"{wrong[0]} is {shown(row.get(wrong[0]))}; must be a number from {low:g} to {high:g}"
 
 
-def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
+def is_possible(name: str, value: float | None) -> bool:
+    """Whether a metric can have this value: means of what is learned may be infinite or nan, scores not."""
+    low, high = _BOUNDS.get(name, _FINITE)
+    is_free = type(value) is float and not name.startswith(("eval/", "train/")) and name not in _BOUNDS
+    return value is None or is_free or low <= value <= high
+
+
+def _checked(path: Path, rows: list[Row | str]) -> list[Row]:
     """The rows, where none is damaged."""
     good: list[Row] = []
     for number, row in enumerate(rows, 1):
-        if row is None:
-            raise ConfigError(
-                f"{path}: line {number} is damaged; must be a JSON object of numbers, env_steps among them"
-            )
+        if isinstance(row, str):
+            raise ConfigError(f"{path}: line {number} is damaged; {row}")
         good.append(row)
     return good
 

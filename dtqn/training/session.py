@@ -26,7 +26,7 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, Row, check_counted, is_evaluation, read_rows
+from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_evaluation, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
@@ -101,6 +101,7 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
     if checkpoint.exists(directory.checkpoints):
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about)
+        _check_rows(directory, about)
         return about
     if directory.has_result:
         raise ConfigError(
@@ -108,6 +109,16 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
             "to train it again, move the folder away"
         )
     return {}
+
+
+def _check_rows(directory: RunDir, about: Mapping[str, Any]) -> None:
+    """A CheckpointError where a row that the checkpoint holds is none, or lacks at the run's end."""
+    last = about.get("last_evaluation") or {}
+    why = next(filter(None, map(fault, [*about.get("held", ()), *([last] if last else [])])), "")
+    if about["finished"] and not is_evaluation(last):
+        why = "last_evaluation has no eval/return; must have it, as the run has finished"
+    if why:
+        raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
 
 
 def _check_code(config: Config, directory: RunDir, trained: str | None, accepts: bool, out: Output) -> None:
