@@ -42,12 +42,9 @@ CLOCK_KEYS = (*CLOCKS, "actor/lead")
 _SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
 SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
-_RIGHT = "must be a JSON object of numbers, env_steps among them"
 _INTERVAL = ("eval/success_low", "eval/success_high", "eval/return")
 _FINITE = (-sys.float_info.max, sys.float_info.max)
-_BOUNDS = dict.fromkeys(("train/success", "eval/success", *_INTERVAL[:2]), (0.0, 1.0)) | dict.fromkeys(
-    ("env_steps", "learner_steps", "seconds", "eval/episodes", "train/episodes"), (0.0, 1e15)
-)
+_BOUNDS = {"eval/success": (0.0, 1.0), "train/success": (0.0, 1.0), "eval/episodes": (0.0, 1e15)}
 SUMMARISED_IN_WORDS = f"metrics that begin with {', '.join(_SUMMARISED[:-1])} or {_SUMMARISED[-1]}"
 
 
@@ -179,25 +176,22 @@ def _row(line: bytes) -> Row | str:
 
 
 def fault(row: Any) -> str:
-    """Why this is no row of metrics; empty where it is one."""
-    if not isinstance(row, dict) or type(row.get("env_steps")) is not int:
-        return _RIGHT
-    if not all(value is None or type(value) in (int, float) for value in row.values()):
-        return _RIGHT
+    """Why this is no row of metrics, and what would be right; empty where it is one."""
+    types = {type(value) for value in row.values()} if isinstance(row, dict) else {dict}
+    if not types <= {int, float, type(None)} or type(row.get("env_steps")) is not int:
+        return "must be a JSON object of numbers, env_steps among them"
     needed = _INTERVAL if row.get("eval/success") is not None else ()
-    wrong = [name for name, value in row.items() if not is_possible(name, value)]
-    wrong += [name for name in needed if row.get(name) is None]
-    if not wrong:
-        return ""
-    low, high = _BOUNDS.get(wrong[0], _FINITE)
-    return f"{wrong[0]} is {shown(row.get(wrong[0]))}; must be a number from {low:g} to {high:g}"
+    wrong = [name for name in needed if row.get(name) is None]
+    for name in [*wrong, *(name for name, value in row.items() if not is_possible(name, value))]:
+        low, high = _BOUNDS.get(name, _FINITE)
+        return f"{name} is {shown(row.get(name))}; must be a number from {low:g} to {high:g}"
+    return ""
 
 
 def is_possible(name: str, value: float | None) -> bool:
-    """Whether a metric can have this value: means of what is learned may be infinite or nan, scores not."""
+    """Whether a metric can have this value; means of what is learned may be infinite or nan."""
     low, high = _BOUNDS.get(name, _FINITE)
-    is_free = type(value) is float and not name.startswith(("eval/", "train/")) and name not in _BOUNDS
-    return value is None or is_free or low <= value <= high
+    return value is None or low <= value <= high or (type(value) is float and name.startswith(_SUMMARISED))
 
 
 def _checked(path: Path, rows: list[Row | str]) -> list[Row]:

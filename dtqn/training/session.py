@@ -101,7 +101,11 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
     if checkpoint.exists(directory.checkpoints):
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about)
-        _check_rows(directory, about)
+        last = about.get("last_evaluation") or {"env_steps": 0}
+        why = next(filter(None, map(fault, [last, *about.get("held", ())])), "")
+        if why or (about["finished"] and not is_evaluation(last)):
+            why = why or "last_evaluation has no eval/return; must have it, as the run has finished"
+            raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
         return about
     if directory.has_result:
         raise ConfigError(
@@ -109,16 +113,6 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
             "to train it again, move the folder away"
         )
     return {}
-
-
-def _check_rows(directory: RunDir, about: Mapping[str, Any]) -> None:
-    """A CheckpointError where a row that the checkpoint holds is none, or lacks at the run's end."""
-    last = about.get("last_evaluation") or {}
-    why = next(filter(None, map(fault, [*about.get("held", ()), *([last] if last else [])])), "")
-    if about["finished"] and not is_evaluation(last):
-        why = "last_evaluation has no eval/return; must have it, as the run has finished"
-    if why:
-        raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
 
 
 def _check_code(config: Config, directory: RunDir, trained: str | None, accepts: bool, out: Output) -> None:
