@@ -42,7 +42,6 @@ CLOCK_KEYS = (*CLOCKS, "actor/lead")
 _SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
 SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
-_INTERVAL = ("eval/success_low", "eval/success_high", "eval/return")
 _FINITE = (-sys.float_info.max, sys.float_info.max)
 _BOUNDS = {"eval/success": (0.0, 1.0), "train/success": (0.0, 1.0), "eval/episodes": (0.0, 1e15)}
 SUMMARISED_IN_WORDS = f"metrics that begin with {', '.join(_SUMMARISED[:-1])} or {_SUMMARISED[-1]}"
@@ -180,11 +179,9 @@ def fault(row: Any) -> str:
     types = {type(value) for value in row.values()} if isinstance(row, dict) else {dict}
     if not types <= {int, float, type(None)} or type(row.get("env_steps")) is not int:
         return "must be a JSON object of numbers, env_steps among them"
-    needed = _INTERVAL if row.get("eval/success") is not None else ()
-    wrong = [name for name in needed if row.get(name) is None]
-    for name in [*wrong, *(name for name, value in row.items() if not is_possible(name, value))]:
+    for name in (name for name, value in row.items() if not is_possible(name, value)):
         low, high = _BOUNDS.get(name, _FINITE)
-        return f"{name} is {shown(row.get(name))}; must be a number from {low:g} to {high:g}"
+        return f"{name} is {shown(row[name])}; must be a number from {low:g} to {high:g}"
     return ""
 
 
@@ -214,9 +211,9 @@ def outcome(row: Mapping[str, float | int | None]) -> str:
     """An evaluation in words: success with its interval, or the return where the task defines no success."""
     if row.get("eval/success") is None:
         return f"return {row['eval/return']:.3g}"
-    return interval(row["eval/success"], row["eval/success_low"], row["eval/success_high"])
+    return interval(row["eval/success"], row.get("eval/success_low"), row.get("eval/success_high"))
 
 
 def interval(success: Any, low: Any, high: Any) -> str:
-    """A success rate with its 95 % interval."""
-    return f"success {success:.1%} [{low:.1%}, {high:.1%}]"
+    """A success rate with its 95 % interval, as far as that is known."""
+    return f"success {success:.1%}" + ("" if None in (low, high) else f" [{low:.1%}, {high:.1%}]")
