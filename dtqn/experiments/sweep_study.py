@@ -239,7 +239,7 @@ class Study:
         try:
             with (self.folder / "processes" / process).open("r+b") as file:
                 return not lock_file(file.fileno())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # or it is no name of a file
             return False
 
     def take(self, number: int, run_dir: str) -> Trial:
