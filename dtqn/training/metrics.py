@@ -136,7 +136,7 @@ def check_counted(path: Path, rows: int) -> list[bytes]:
         ConfigError: where these are damaged, or not all there.
     """
     lines = _lines(path)[:rows]
-    _checked(path, [_row(line) for line in lines])
+    _checked(path, [parsed(line) for line in lines])
     if len(lines) < rows:
         raise ConfigError(
             f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
@@ -153,7 +153,7 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         ConfigError: where a line before the last row is damaged.
     """
-    rows = [_row(line) for line in _lines(path)]
+    rows = [parsed(line) for line in _lines(path)]
     while rows and isinstance(rows[-1], str):
         rows.pop()
     return _checked(path, rows)
@@ -165,13 +165,12 @@ def _lines(path: Path) -> list[bytes]:
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
-def _row(line: bytes) -> Row | str:
-    """The row that a line holds, or why it holds none."""
-    try:
-        row: Row | None = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    return fault(row) or row or ""
+def parsed(line: bytes | str) -> Row | str:
+    """The row of metrics that a line holds, or why it holds none."""
+    row: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        row = json.loads(line)
+    return fault(row) or row
 
 
 def fault(row: Any) -> str:
@@ -179,26 +178,25 @@ def fault(row: Any) -> str:
     types = {type(value) for value in row.values()} if isinstance(row, dict) else {dict}
     if not types <= {int, float, type(None)} or type(row.get("env_steps")) is not int:
         return "must be a JSON object of numbers, env_steps among them"
-    for name in (name for name, value in row.items() if not is_possible(name, value)):
-        low, high = _BOUNDS.get(name, _FINITE)
-        return f"{name} is {shown(row[name])}; must be a number from {low:g} to {high:g}"
-    return ""
+    return next(filter(None, (wrong_value(name, value) for name, value in row.items())), "")
 
 
-def is_possible(name: str, value: float | None) -> bool:
-    """Whether a metric can have this value; means of what is learned may be infinite or nan."""
+def wrong_value(name: str, *values: float | None) -> str:
+    """A value that a metric cannot have, and what it must be; means of what is learned may be any float."""
     low, high = _BOUNDS.get(name, _FINITE)
-    return value is None or low <= value <= high or (type(value) is float and name.startswith(_SUMMARISED))
+    for value in values:
+        is_free = value is None or (type(value) is float and name.startswith(_SUMMARISED))
+        if not (is_free or low <= value <= high):
+            return f"{name} is {shown(value)}; must be a number from {low:g} to {high:g}"
+    return ""
 
 
 def _checked(path: Path, rows: list[Row | str]) -> list[Row]:
     """The rows, where none is damaged."""
-    good: list[Row] = []
     for number, row in enumerate(rows, 1):
         if isinstance(row, str):
             raise ConfigError(f"{path}: line {number} is damaged; {row}")
-        good.append(row)
-    return good
+    return [row for row in rows if not isinstance(row, str)]
 
 
 def score(evaluation: Mapping[str, Any]) -> float:

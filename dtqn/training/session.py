@@ -104,7 +104,7 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
         last = about.get("last_evaluation") or {"env_steps": 0}
         why = next(filter(None, map(fault, [last, *about.get("held", ())])), "")
         if why or (about["finished"] and not is_evaluation(last)):
-            why = why or "last_evaluation has no eval/return; must have it, as the run has finished"
+            why = why or "last_evaluation must have eval/return"
             raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
         return about
     if directory.has_result:

@@ -34,24 +34,12 @@ def test_reopening_keeps_the_first_rows_and_drops_a_half_written_line(tmp_path, 
     assert read_rows(path) == [_row(0), _row(1), _row(9)]
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        ({"eval/success": 2.5}, "eval/success is 2.5; must be a number from 0 to 1"),
-        ({"eval/episodes": math.nan}, "eval/episodes is nan; must be a number from 0 to 1e+15"),
-        ({"learner/loss": 10**400}, "learner/loss is 1000000000"),
-        ({"env_steps": 2.0}, "must be a JSON object of numbers, env_steps among them"),
-        ({"learner/loss": math.inf, "eval/success": 1}, ""),
-    ],
-)
-def test_a_number_that_a_metric_cannot_have_is_told(row, why):
-    assert fault(_row(1) | row)[: len(why) or None] == why
-
-
-def test_a_success_without_its_interval_is_shown_without_it():
-    row = {"eval/success": 0.5, "eval/success_low": 0.25}
-    assert outcome(row) == "success 50.0%"
-    assert outcome(row | {"eval/success_high": 0.75}) == "success 50.0% [25.0%, 75.0%]"
+def test_a_number_that_a_metric_cannot_have_is_told():
+    assert fault(_row(1) | {"eval/success": 2.5}) == "eval/success is 2.5; must be a number from 0 to 1"
+    assert fault(_row(1) | {"eval/return": math.nan}).startswith("eval/return is nan; must be a number from")
+    assert fault(_row(1) | {"learner/loss": 10**400}).startswith("learner/loss is 1000")
+    assert fault(_row(1) | {"learner/loss": math.inf, "eval/success": 1}) == ""
+    assert outcome({"eval/success": 0.5, "eval/success_low": 0.25}) == "success 50.0%"
 
 
 def test_a_file_that_is_not_there_has_no_rows(tmp_path):
