@@ -255,8 +255,7 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     name = ".".join(map(str, error["loc"]))
     fields = fields_of()
     if error["type"] in ("extra_forbidden", "invalid_key", "string_unicode") and name not in fields:
-        if error["type"] == "string_unicode":  # the name is not in `loc`
-            name = f"{name}.{error['input']}".lstrip(".")
+        name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
         hint = gone.hint(name) or nearest(name, [*fields, *_GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ CLOCK_KEYS = (*CLOCKS, "actor/lead")
 _SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
 SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
-_FINITE = (-sys.float_info.max, sys.float_info.max)
 _BOUNDS = {"eval/success": (0.0, 1.0), "train/success": (0.0, 1.0), "eval/episodes": (0.0, 1e15)}
 SUMMARISED_IN_WORDS = f"metrics that begin with {', '.join(_SUMMARISED[:-1])} or {_SUMMARISED[-1]}"
 
@@ -183,7 +181,7 @@ def fault(row: Any) -> str:
 
 def wrong_value(name: str, *values: float | None) -> str:
     """A value that a metric cannot have, and what it must be; means of what is learned may be any float."""
-    low, high = _BOUNDS.get(name, _FINITE)
+    low, high = _BOUNDS.get(name, (-1e308, 1e308))
     for value in values:
         is_free = value is None or (type(value) is float and name.startswith(_SUMMARISED))
         if not (is_free or low <= value <= high):
