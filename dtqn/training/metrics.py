@@ -183,8 +183,8 @@ def wrong_value(name: str, *values: float | None) -> str:
     """A value that a metric cannot have, and what it must be; means of what is learned may be any float."""
     low, high = _BOUNDS.get(name, (-1e308, 1e308))
     for value in values:
-        is_free = value is None or (type(value) is float and name.startswith(_SUMMARISED))
-        if not (is_free or low <= value <= high):
+        is_free = type(value) is float and name.startswith(_SUMMARISED)
+        if not (is_free or value is None or low <= value <= high):
             return f"{name} is {shown(value)}; must be a number from {low:g} to {high:g}"
     return ""
 
