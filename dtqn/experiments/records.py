@@ -49,7 +49,7 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation, late_means
+from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation, late_means, wrong_value
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
@@ -188,6 +188,8 @@ def _check_columns(group: str, columns: Columns, names: Sequence[str]) -> None:
         raise ValueError(f"{group} has no {missing[0]}")
     if len(set(map(len, columns.values()))) > 1:
         raise ValueError(f"the columns of {group} are not of one length")
+    if why := next(filter(None, (wrong_value(name, *column) for name, column in columns.items())), ""):
+        raise ValueError(f"{group}.{why}")
 
 
 def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Record:

@@ -175,8 +175,7 @@ class _About(BaseModel):
     wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")
     changed_at: list[int] = []
     code: list[str] = []
-    held: list[dict[str, float | None]] = []
-    last_evaluation: dict[str, float | None] = {}
+    held: list[Any] = []
 
 
 class RunDir:

@@ -26,7 +26,7 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, Row, check_counted, is_evaluation, read_rows
+from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_evaluation, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
 from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
@@ -101,6 +101,11 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
     if checkpoint.exists(directory.checkpoints):
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about)
+        last = about.get("last_evaluation") or {"env_steps": 0}
+        why = next(filter(None, map(fault, [last, *about.get("held", ())])), "")
+        if why or (about["finished"] and not is_evaluation(last)):
+            why = why or "last_evaluation must have eval/return"
+            raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
         return about
     if directory.has_result:
         raise ConfigError(

@@ -25,6 +25,7 @@ from dtqn.training.metrics import read_run
 
 _TASK = "t-maze-passive-10"
 _ROOT = Path(__file__).parents[2]
+_NO_TASK = '{"env": [], "agent": "a", "seed": 1, "settings_hash": "a", "settings": {}}'
 
 
 def _config(**flags):
@@ -302,7 +303,7 @@ def test_two_branches_that_both_grew_a_file_merge(tmp_path, capsys):
     assert not Records(file).problems
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '{"env": "x"}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize("line", ["{", "[1]", '{"env": "x"}', "<<<<<<< HEAD", _NO_TASK])
 def test_a_file_with_a_line_that_is_no_record_is_not_sorted(tmp_path, capsys, line):
     file = _keep(tmp_path)
     file.write_text(f"{line}\n{file.read_text()}")
@@ -350,6 +351,7 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
         (lambda c: c.update(evaluations={}), "evaluations has no env_steps"),
         (lambda c: c["evaluations"]["env_steps"].pop(0), "columns of evaluations are not of one length"),
         (lambda c: c["evaluations"].pop("eval/success"), "evaluations has no eval/success"),
+        (lambda c: c["evaluations"]["eval/success"].__setitem__(0, 2), "evaluations.eval/success"),
         (lambda c: c["training"].pop("train/episodes"), "training has no train/episodes"),
         (lambda c: c["result"].update(env_steps=5), "the last evaluation is not of the run's end"),
         (lambda c: c["result"].update(seconds=-1), "result.seconds"),
@@ -498,6 +500,9 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
         ConfigError, match=f"agent is gru .from --agent., but {place} holds every setting of dqn"
     ):
         resolve(place, {"agent": "gru"}, {})
+    _write(file, _contents(file)[0] | {"settings": {"learner": {"\ud800": 3}}})
+    with pytest.raises(ConfigError, match=r"'learner\.\\ud800' is no setting \(from "):
+        resolve(place, {}, {})
     _write(file, _contents(file)[0] | {"settings": 3})
     with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):
         resolve(place, {}, {})

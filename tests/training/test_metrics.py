@@ -1,11 +1,12 @@
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 from dtqn import cli
-from dtqn.training.metrics import METRICS, MetricsFile, late_means, read_rows
+from dtqn.training.metrics import METRICS, MetricsFile, fault, late_means, outcome, read_rows
 
 
 def _row(number):
@@ -31,6 +32,14 @@ def test_reopening_keeps_the_first_rows_and_drops_a_half_written_line(tmp_path, 
     file.append(_row(9))
     file.close()
     assert read_rows(path) == [_row(0), _row(1), _row(9)]
+
+
+def test_a_number_that_a_metric_cannot_have_is_told():
+    assert fault(_row(1) | {"eval/success": 2.5}) == "eval/success is 2.5; must be a number from 0 to 1"
+    assert fault(_row(1) | {"eval/return": math.nan}).startswith("eval/return is nan; must be a number from")
+    assert fault(_row(1) | {"learner/loss": 10**400}).startswith("learner/loss is 1000")
+    assert fault(_row(1) | {"learner/loss": math.inf, "eval/success": 1}) == ""
+    assert outcome({"eval/success": 0.5, "eval/success_low": 0.25}) == "success 50.0%"
 
 
 def test_a_file_that_is_not_there_has_no_rows(tmp_path):
