@@ -500,7 +500,8 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
         ConfigError, match=f"agent is gru .from --agent., but {place} holds every setting of dqn"
     ):
         resolve(place, {"agent": "gru"}, {})
-    _write(file, _contents(file)[0] | {"settings": {"learner": {"\ud800": 3}}})
+    held = _contents(file)[0]
+    _write(file, held | {"settings": held["settings"] | {"learner": {"\ud800": 3}}})
     with pytest.raises(ConfigError, match=r"'learner\.\\ud800' is no setting \(from "):
         resolve(place, {}, {})
     _write(file, _contents(file)[0] | {"settings": 3})
