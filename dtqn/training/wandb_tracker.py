@@ -16,9 +16,8 @@ from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, config_hash
-from dtqn.training.trackers import Gone, Start, Tracker
+from dtqn.training.trackers import Gone, Guarded, Start, Tracker
 
-NAME = "W&B"
 _WAIT_SECONDS = 10
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
@@ -34,10 +33,10 @@ class WandbTracker(Tracker):
     steps are free for pictures, which are shown after a row without taking the next one's place.
     """
 
-    name = NAME
+    name = "W&B"
 
     def __init__(self, run: Any) -> None:
-        self.id = str(run.id)
+        super().__init__(str(run.id))
         self._run = run
         self._files = Path(run.settings.sync_dir)
 
@@ -101,15 +100,23 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def start(start: Start) -> Tracker | None:
+def open_tracker(start: Start) -> Tracker:
+    """The run at W&B, or none where it is off or cannot be started, which is said in one line."""
+    if start.config.wandb != "disabled":
+        try:
+            return Guarded(_opened(start), start.say)
+        except (Exception, SystemExit) as error:
+            start.say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
+    return Tracker(start.run_id)
+
+
+def _opened(start: Start) -> Tracker:
     """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
 
     Inside a W&B sweep, where there are rows already, the new run is marked as a continuation of the one that
     rows were last sent to, in the configuration as `continues`.
     """
     config, rows = start.config, start.rows
-    if config.wandb == "disabled":
-        return None
     tags: list[str] | None = _tags(config)
     known = named(config) | dict(start.about) | _provenance()
     if rows and not in_sweep():
