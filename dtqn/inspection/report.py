@@ -23,6 +23,7 @@ from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable, pages_of
 from dtqn.training.trackers import Start
+from dtqn.training.wandb_tracker import open_tracker
 
 FILE = "report.html"
 
