@@ -16,71 +16,54 @@ from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, config_hash
-from dtqn.training.trackers import Gone, Guarded, Start, Tracker
+from dtqn.training.trackers import Start, Tracker
 
 _WAIT_SECONDS = 10
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 _LONGEST_TAG = 64
-_ARTIFACTS = {"run": "model", "report": "report"}
-"""The type at W&B of each kind of artifact."""
 
 
-class WandbTracker(Tracker):
-    """A W&B run.
+class WandbTracker:
+    """A W&B run, whose methods are those of `Tracker`.
 
     W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
     steps are free for pictures, which are shown after a row without taking the next one's place.
     """
 
-    name = "W&B"
-
     def __init__(self, run: Any) -> None:
-        super().__init__(str(run.id))
+        self.files = Path(run.settings.sync_dir)
+        """What `wandb sync` takes."""
         self._run = run
-        self._files = Path(run.settings.sync_dir)
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
         values = {key: value for key, value in row.items() if value is not None}
-        with self._in_time():
-            self._run.log(values, step=2 * number, commit=True)
+        self._run.log(values, step=2 * number, commit=True)
 
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         import wandb
 
-        with self._in_time():
-            shown: dict[str, Any] = {
-                name: wandb.Video(str(file), format="gif")
-                if file.suffix == ".gif"
-                else wandb.Image(str(file))
-                for name, file in files.items()
-            }
-            clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
-            self._run.log(clocks | shown, step=2 * number + 1, commit=True)
+        shown: dict[str, Any] = {
+            name: wandb.Video(str(file), format="gif") if file.suffix == ".gif" else wandb.Image(str(file))
+            for name, file in files.items()
+        }
+        clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
+        self._run.log(clocks | shown, step=2 * number + 1, commit=True)
 
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+    def artifact(self, files: Mapping[str, Path], kind: str) -> None:
         import wandb
 
-        with self._in_time():
-            artifact = wandb.Artifact(f"{kind}-{self._run.id}", type=_ARTIFACTS[kind])
-            with _waiting_in(self._files / "artifacts"):
-                for name, file in files.items():
-                    artifact.add_file(str(file), name=name)
-            self._run.log_artifact(artifact)
+        artifact = wandb.Artifact(f"{kind}-{self._run.id}", type="model" if kind == "run" else kind)
+        with _waiting_in(self.files / "artifacts"):
+            for name, file in files.items():
+                artifact.add_file(str(file), name=name)
+        self._run.log_artifact(artifact)
 
-    def close(self, exit_code: int = 0) -> None:
+    def close(self, exit_code: int) -> None:
         """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
-        with self._in_time():
-            if signal_of(exit_code) not in (None, signal.SIGINT):
-                self._run.mark_preempting()
-            self._run.finish(exit_code=exit_code)
-
-    @contextlib.contextmanager
-    def _in_time(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise Gone(f"did not take everything; the rest is kept: wandb sync {self._files}") from None
+        if signal_of(exit_code) not in (None, signal.SIGINT):
+            self._run.mark_preempting()
+        self._run.finish(exit_code=exit_code)
 
 
 @contextlib.contextmanager
@@ -104,7 +87,7 @@ def open_tracker(start: Start) -> Tracker:
     """The run at W&B, or none where it is off or cannot be started, which is said in one line."""
     if start.config.wandb != "disabled":
         try:
-            return Guarded(_opened(start), start.say)
+            return _opened(start)
         except (Exception, SystemExit) as error:
             start.say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
     return Tracker(start.run_id)
@@ -128,7 +111,7 @@ def _opened(start: Start) -> Tracker:
     run = _start(start, known, tags)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
-    tracker = WandbTracker(run)
+    tracker = Tracker(str(run.id), WandbTracker(run), start.say)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
         tracker.log(number, rows[number])

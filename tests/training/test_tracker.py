@@ -16,7 +16,7 @@ from dtqn.settings import presets
 from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
-from dtqn.training.trackers import Gone, Guarded, Start, Tracker
+from dtqn.training.trackers import Start, Tracker
 from dtqn.training.wandb_tracker import open_tracker
 from tests.training import wandb_file
 
@@ -257,7 +257,7 @@ def _accept(server, accepted):
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
     opened = open_tracker(Start(config, tmp_path, "abcd1234", [], pytest.fail))
-    assert (type(opened), opened.id) == (Tracker, "abcd1234")
+    assert (opened._to, opened.id) == (None, "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -275,13 +275,12 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
 
 
-class _Tracker(Tracker):
+class _Tracker:
     """Writes down what it is told; breaks where it should."""
 
-    name = "mine"
+    files = "its/files"
 
     def __init__(self, breaks=(), error=OSError("no space\nleft")):  # noqa: B008
-        super().__init__("other")
         self.told, self._breaks, self._error = [], breaks, error
 
     def _tell(self, *told):
@@ -312,21 +311,24 @@ _LOST = ": OSError: no space left"
         (
             _Tracker(("pictures", "artifact")),
             ["log", "close"],
-            [f"mine does not take the {what}{_LOST}" for what in ("pictures", "artifact")],
+            [f"W&B does not take the {what}{_LOST}" for what in ("pictures", "artifact")],
         ),
-        (_Tracker(("log",)), [], [f"mine stopped working, the run goes on without it{_LOST}"]),
+        (_Tracker(("log",)), [], [f"W&B stopped working, the run goes on without it{_LOST}"]),
         (
             _Tracker(("log",), SystemExit(1)),
             [],
-            ["mine stopped working, the run goes on without it: SystemExit: 1"],
+            ["W&B stopped working, the run goes on without it: SystemExit: 1"],
         ),
-        (_Tracker(("pictures",), Gone("took too long")), ["log"], ["mine took too long"]),
+        (
+            _Tracker(("pictures",), TimeoutError("30 s")),
+            ["log"],
+            ["W&B did not take everything; the rest is kept: wandb sync its/files"],
+        ),
     ],
 )
 def test_a_tracker_that_breaks_costs_the_run_nothing(inner, told, said):
     lines = []
-    tracker = Guarded(inner, lines.append)
-    assert tracker.id == "other", "the tracker's own"
+    tracker = Tracker("abcd1234", inner, lines.append)
     tracker.log(0, {"env_steps": 1})
     tracker.pictures(0, {}, {"curve": Path("curve.png")})
     tracker.artifact({}, "report")
