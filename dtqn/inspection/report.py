@@ -22,8 +22,7 @@ from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable, pages_of
-from dtqn.training.trackers import Start
-from dtqn.training.wandb_tracker import open_tracker
+from dtqn.training.wandb_tracker import Start, open_tracker
 
 FILE = "report.html"
 

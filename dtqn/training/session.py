@@ -28,10 +28,9 @@ from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, is_evaluation, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.trackers import Say, Start, Tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
-from dtqn.training.wandb_tracker import in_sweep, open_tracker
+from dtqn.training.wandb_tracker import Say, Start, Tracker, in_sweep, open_tracker
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT

@@ -16,8 +16,7 @@ from dtqn.settings import presets
 from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
 from dtqn.training.directory import config_hash
-from dtqn.training.trackers import Start, Tracker
-from dtqn.training.wandb_tracker import open_tracker
+from dtqn.training.wandb_tracker import Start, Tracker, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -38,9 +37,8 @@ import os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
-from dtqn.training.trackers import Start
+from dtqn.training.wandb_tracker import Start, open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
-open_tracker = wandb_tracker.open_tracker
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
 tracker = open_tracker(Start(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print))
