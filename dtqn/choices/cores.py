@@ -81,14 +81,20 @@ class _Memory(Core):
     """M, how many environment steps back an attention layer sees; the longest time scale of `chrono`."""
 
 
-class _Chrono(_Memory):
-    initial_weights: Literal["torch", "chrono"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
+class _Gated(_Memory):
+    initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
+    from state to state, with zero biases, as in Flax."""
 
     @property
     def longest(self) -> int | None:
         """The longest time scale of its gates at first; None: that of torch."""
         return self.memory_length if self.initial_weights == "chrono" else None
+
+
+class _Chrono(_Gated):
+    initial_weights: Literal["torch", "chrono"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
 
 
 class _Transformer(_Heads):
@@ -214,12 +220,9 @@ def _parts_of_a_window(context: int, learned: int) -> str:
     return f"{min(learned, context)} and {max(0, context - learned)}"
 
 
-class _RNN(_Layers, _Chrono):
+class _RNN(_Layers, _Gated):
     skip_connections: bool = False
     """Add each layer's input to its output, for deep cores."""
-    initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
-    from state to state, with zero biases, as in Flax."""
 
 
 class LSTM(_RNN):

@@ -10,7 +10,7 @@ import torch
 
 import dtqn
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, settings_of
 from dtqn.training import checkpoint
 from dtqn.training.setup import make_network
 from dtqn.training.trainer import Trainer
@@ -28,7 +28,7 @@ SMALL = {
 
 OF_AGENT = {
     "pqn": {
-        "learner.rollout_length": "16",
+        "learner.batches.length": "16",
         "learner.batches.minibatches": "2",
         "learner.batches.epochs": "1",
     },
@@ -60,7 +60,9 @@ def test_the_docs_have_every_agent_with_its_parameters() -> None:
 
 @pytest.mark.parametrize("agent", PRESETS)
 def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> None:
-    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {})
+    known = settings_of(config_of(agent))
+    small = {name: value for name, value in (SMALL | OF_AGENT.get(agent, {})).items() if name in known}
+    config = presets.resolve(None, {**small, "agent": agent}, {})
     trainer = Trainer(config)
     before = [p.clone() for p in trainer.network.parameters()]
     while trainer.learner_steps < 4:
