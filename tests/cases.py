@@ -41,8 +41,8 @@ CASES: dict[str, dict[str, Any]] = {
     "residual-none": {"gate": "residual", "norm": "none", "space": "box"},
     "coberl-M0": {"core": "coberl", "memory_length": 0, "num_layers": 1, "space": "multi_discrete"},
     "span-M12": {"adaptive_span": True, "memory_length": 12, "norm": "post", "space": "box"},
-    "compressed": {"compressed_slots": 2, "compression_rate": 3, "memory_length": 4, "space": "discrete"},
-    "compressed-post": {"compressed_slots": 1, "compression_rate": 5, "norm": "post", "space": "box"},
+    "compressed": {"compressed_slots": 2, "memory_length": 4, "space": "discrete"},
+    "compressed-post": {"compressed_slots": 1, "norm": "post", "space": "box"},
 }
 """Every gate with both norms; every value of the other settings; what is built on GTrXL."""
 WINDOWED: dict[str, dict[str, Any]] = {

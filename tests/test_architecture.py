@@ -48,7 +48,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.graphs", "dtqn.clusters"),
         *("dtqn.learning", "dtqn.acting"),
-        *("wandb", "tensorboard", "safetensors", "rich", "pydantic"),
+        *("wandb", "safetensors", "rich", "pydantic"),
     },
     "dtqn.inspection": {
         *_NETWORKS,
@@ -229,7 +229,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "tensorboard", "ray", "slurm", "pandas") for r in extras[name]]
+    optional = [r for name in ("sweep", "ray", "slurm", "pandas") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

@@ -22,7 +22,7 @@ from tests.own_cores import Averages
 CORES: dict[str, dict[str, Any]] = {
     **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
     **{core: {"core": core} for core in ("coberl", "lstm", "gru", "mingru", "lru", "deltanet", "none")},
-    "skips": {"core": "lstm", "skip_connections": True, "chrono_init": True},
+    "skips": {"core": "lstm", "skip_connections": True, "core.initial_weights": "chrono"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }
 

@@ -13,6 +13,9 @@ from pydantic import Field
 from dtqn.settings.group import Conditions, Member, Own, misfit
 from dtqn.settings.values import Choice
 
+COMPRESSION_RATE = 4
+"""c, steps that a row of compressed memory stands for."""
+
 
 class Core(Member):
     """The memory between encoder and head."""
@@ -30,12 +33,6 @@ class Core(Member):
     def has_sinusoids(self) -> bool:
         """Whether sinusoids, which come in pairs, encode positions."""
         return False
-
-    @property
-    def initial_values(self) -> str:
-        """The setting that asks for initial values of its own; empty where none does."""
-        asked = (name for name in ("chrono_init", "orthogonal_init") if getattr(self, name, False))
-        return next(asked, "")
 
     @property
     def trace_window(self) -> int | None:
@@ -81,17 +78,23 @@ class _Heads(_MLP):
 
 class _Memory(Core):
     memory_length: int = Field(40, ge=0, le=1_000_000)
-    """M, how many environment steps back an attention layer sees; `chrono_init`'s longest time scale."""
+    """M, how many environment steps back an attention layer sees; the longest time scale of `chrono`."""
 
 
-class _Chrono(_Memory):
-    chrono_init: bool = False
-    """Gates that at first forget over 1 to `memory_length` steps, not torch's 2."""
+class _Gated(_Memory):
+    initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
+    from state to state, with zero biases, as in Flax."""
 
     @property
     def longest(self) -> int | None:
         """The longest time scale of its gates at first; None: that of torch."""
-        return self.memory_length if self.chrono_init else None
+        return self.memory_length if self.initial_weights == "chrono" else None
+
+
+class _Chrono(_Gated):
+    initial_weights: Literal["torch", "chrono"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
 
 
 class _Transformer(_Heads):
@@ -117,10 +120,6 @@ class GTrXL(_Relative):
     name: str = "gtrxl"
     made_by = "dtqn.networks.gtrxl:make_core"
     rounds = True
-    read_if = (
-        *_Transformer.read_if,
-        ("compression_rate", lambda core, run: core.compressed_slots > 0),
-    )
     rules_of_group = (
         misfit(
             lambda c: c.compressed_slots and c.adaptive_span,
@@ -128,22 +127,21 @@ class GTrXL(_Relative):
             "spans end within the memory; try 0, or false",
         ),
         misfit(
-            lambda c: c.compressed_slots and c.memory_length < c.compression_rate,
-            "network.core.memory_length is {c.memory_length}, below network.core.compression_rate "
-            "{c.compression_rate}: blocks would be seen before they are whole; try {c.compression_rate}",
+            lambda c: c.compressed_slots and c.memory_length < COMPRESSION_RATE,
+            "network.core.memory_length is {c.memory_length} with network.core.compressed_slots "
+            "{c.compressed_slots}: blocks would be seen before they are whole; try {more}",
+            lambda c: COMPRESSION_RATE,
         ),
     )
 
     adaptive_span: bool = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
-    """C, compressed rows that are seen beyond `memory_length` (Rae et al. 2019); 0: no such rows."""
-    compression_rate: int = Field(4, ge=2)
-    """c, steps that a row of compressed memory stands for (compressed_slots)."""
+    """C, rows seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: no such rows."""
 
     @property
     def trace_window(self) -> int | None:
-        return self.memory_length + self.compressed_slots * self.compression_rate
+        return self.memory_length + self.compressed_slots * COMPRESSION_RATE
 
     @property
     def reach(self) -> int | None:
@@ -222,11 +220,9 @@ def _parts_of_a_window(context: int, learned: int) -> str:
     return f"{min(learned, context)} and {max(0, context - learned)}"
 
 
-class _RNN(_Layers, _Chrono):
+class _RNN(_Layers, _Gated):
     skip_connections: bool = False
     """Add each layer's input to its output, for deep cores."""
-    orthogonal_init: bool = False
-    """Orthogonal weights from state to state and zero biases, as in Flax; false: torch's uniform ones."""
 
 
 class LSTM(_RNN):

@@ -56,10 +56,9 @@ class DTQNEncoder(_Embedding):
     initialised_by = "dtqn.networks.dtqn_encoder:initialise_as_dtqn"
     rules_of_run = (
         misfit(
-            lambda c: c.network.core.initial_values,
-            "network.core.{more} is true, but network.encoder is dtqn, whose initial values are its own; try "
-            "false",
-            lambda c: c.network.core.initial_values,
+            lambda c: getattr(c.network.core, "initial_weights", "torch") != "torch",
+            "network.core.initial_weights is {c.network.core.initial_weights}, but network.encoder is dtqn, "
+            "whose initial values are its own; try torch",
         ),
     )
 

@@ -132,8 +132,6 @@ class Munchausen(Bootstrap):
     """Share of the log-policy in the reward."""
     temperature: float = Field(0.03, gt=0)
     """tau of the policy softmax(Q / tau)."""
-    clip: float = Field(1.0, gt=0)
-    """-l_0: tau log pi enters the reward down to minus this."""
 
 
 BOOTSTRAPS = Choice(Greedy, Munchausen)

@@ -15,7 +15,7 @@ from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spe
 from dtqn.settings.values import legal, nearest
 
 HELPED = {
-    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "tracker", "wandb"),
+    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
     *("network.core.memory_length", "learner.learning_rate", "learner.batches.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }

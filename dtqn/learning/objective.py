@@ -44,9 +44,9 @@ class Objective:
             reward = self._reward(batch.learn.reward, novel, batch.novel_share)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if isinstance(config.bootstrap, Munchausen):
-                alpha, tau, clip = config.bootstrap.alpha, config.bootstrap.temperature, config.bootstrap.clip
+                alpha, tau = config.bootstrap.alpha, config.bootstrap.temperature
                 log_policy = (selector / tau).log_softmax(dim=-1)
-                reward = returns.munchausen_rewards(reward, log_policy, action, alpha, tau, clip)
+                reward = returns.munchausen_rewards(reward, log_policy, action, alpha, tau)
                 value = functools.partial(returns.soft_value, log_policy=log_policy, temperature=tau)
 
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))

@@ -99,16 +99,20 @@ def soft_value(values: Tensor, log_policy: Tensor, temperature: float) -> Tensor
     return (log_policy.exp() * (values - temperature * log_policy)).sum(dim=2)
 
 
+LOWEST_LOG_POLICY = -1.0
+"""l_0 of Munchausen's reward."""
+
+
 def munchausen_rewards(
-    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float, clip: float
+    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float
 ) -> Tensor:
-    """r_{t+1} + alpha max(tau log pi(a_t | s_t), -clip), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
+    """r_{t+1} + alpha max(tau log pi(a_t | s_t), l_0), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
 
     Args:
         reward: [B, R]; log_policy: [B, R, A]; action: [B, R - 1] a_t.
-        clip: minus the paper's l_0.
     """
-    bonus = alpha * (temperature * select_action(log_policy[:, :-1], action)).clamp(min=-clip, max=0)
+    taken = temperature * select_action(log_policy[:, :-1], action)
+    bonus = alpha * taken.clamp(min=LOWEST_LOG_POLICY, max=0)
     return torch.cat([reward[:, :1], reward[:, 1:] + bonus], dim=1)
 
 

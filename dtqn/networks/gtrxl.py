@@ -398,7 +398,7 @@ def make_core(config: NetworkConfig) -> GTrXL:
             width=config.width,
             memory_length=core.memory_length,
             num_slots=core.compressed_slots,
-            rate=core.compression_rate,
+            rate=cores.COMPRESSION_RATE,
         )
     return GTrXL(
         LayerSettings.of(config.width, core),

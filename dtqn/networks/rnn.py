@@ -136,24 +136,17 @@ class GRULayer(nn.Module):
 
 def make_lstm(config: NetworkConfig) -> RecurrentStack:
     core, width = cast(cores.LSTM, config.core), config.width
+    begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
     layers: list[nn.Module] = [
-        LSTMLayer(
-            width=width, skip=core.skip_connections, longest=core.longest, orthogonal=core.orthogonal_init
-        )
-        for _ in range(core.num_layers)
+        LSTMLayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)
     ]
     if config.encoder.gives_parts:
-        attentive = found("dtqn.networks.darqn:AttentiveLSTMLayer")
-        layers[0] = attentive(width=width, longest=core.longest, orthogonal=core.orthogonal_init)
+        layers[0] = found("dtqn.networks.darqn:AttentiveLSTMLayer")(width=width, **begins)
     return RecurrentStack(layers, HiddenAndCell((width,), (width,)))
 
 
 def make_gru(config: NetworkConfig) -> RecurrentStack:
     core, width = cast(cores.GRU, config.core), config.width
-    layers = [
-        GRULayer(
-            width=width, skip=core.skip_connections, longest=core.longest, orthogonal=core.orthogonal_init
-        )
-        for _ in range(core.num_layers)
-    ]
+    begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
+    layers = [GRULayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)]
     return RecurrentStack(layers, Hidden((width,)))

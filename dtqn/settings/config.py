@@ -82,7 +82,7 @@ def settings_of(whole: group.Group, prefix: str = "") -> dict[str, Any]:
 def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str, FieldInfo]:
     """Dotted name -> field of every leaf setting, in order of declaration.
 
-    One that several of what a choice names have is there once.
+    One that several of what a choice names have is there once, as the one with the most values has it.
     """
     leaves: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
@@ -96,7 +96,8 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str,
             leaves[prefix + name] = field
         for part in inner:
             for leaf, of_part in fields_of(part, f"{prefix}{name}.").items():
-                leaves.setdefault(leaf, of_part)
+                known = leaves.setdefault(leaf, of_part)
+                leaves[leaf] = max(known, of_part, key=lambda one: len(values.choices(one)))
     return leaves
 
 

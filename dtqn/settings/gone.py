@@ -26,6 +26,8 @@ class Gone(NamedTuple):
     """What has gone with it."""
     last_commit: str
     """The last one that has it."""
+    unread: tuple[str, Any] | None = None
+    """A setting, and its value with which nothing read this one: each of its values meant "off" then."""
 
 
 GONE = {
@@ -48,6 +50,12 @@ GONE = {
     "actor.publish_period": Gone(1, "publishing every few updates", "5aeacee"),
     "actor.burst_start": Gone(0.0, "the choice of a burst's start", "5aeacee"),
     "actor.burst_length": Gone(1.0, "the choice of a burst's length", "5aeacee"),
+    "tracker": Gone("wandb", "TensorBoard", "ee5628d"),
+    "learner.munchausen_clip": Gone(1.0, "the choice of Munchausen's l_0", "ee5628d"),
+    "network.compression_rate": Gone(4, "the choice of the steps of a compressed row", "ee5628d"),
+    "replay.initial_priority": Gone(
+        "actor", "the choice of first priorities", "ee5628d", unread=("replay.priority_exponent", 0)
+    ),
 }
 
 
@@ -77,6 +85,12 @@ def _parts(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"network.encoder": "parts"} if _is_true(value) else {}
 
 
+def _initial_weights(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Where both were true, the gates were chrono's."""
+    asked = [name for name in ("chrono", "orthogonal") if _is_true(given.get(f"network.{name}_init"))]
+    return {"network.core.initial_weights": asked[0] if asked else "torch"}
+
+
 def _bootstrap(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"learner.bootstrap": "munchausen" if _is_true(value) else "greedy"}
 
@@ -96,8 +110,8 @@ def _within(choice: str, *names: str, **renamed: str) -> dict[str, str | Change]
 MOVED: dict[str, str | Change] = {
     **_within("network.core", "num_layers", "num_heads", "mlp_width", "memory_length", "context_length"),
     **_within("network.core", "positions", "gate", "gate_bias", "norm", "share_gates", "final_norm"),
-    **_within("network.core", "skip_connections", "chrono_init", "orthogonal_init"),
-    **_within("network.core", "adaptive_span", "compressed_slots", "compression_rate"),
+    **_within("network.core", "skip_connections"),
+    **_within("network.core", "adaptive_span", "compressed_slots"),
     **_within("network.encoder", encoder_layers="num_layers"),
     **_within("network.encoder", "use_prev_action", "use_prev_reward", "embedding_width", "image_encoder"),
     **_within("network.distribution", "num_atoms", "v_min", "v_max"),
@@ -106,9 +120,10 @@ MOVED: dict[str, str | Change] = {
     **_within("learner.target_update", target_ema_rate="rate", target_update_period="period"),
     "learner.munchausen_alpha": "learner.bootstrap.alpha",
     "learner.munchausen_temperature": "learner.bootstrap.temperature",
-    "learner.munchausen_clip": "learner.bootstrap.clip",
     **_within("actor.exploration", ladder_base="base", ladder_exponent="exponent"),
     **_within("actor.pool", "num_workers", "max_lead", "step_timeout"),
+    "network.chrono_init": _initial_weights,
+    "network.orthogonal_init": _initial_weights,
     "network.soft_attention": _parts,
     "learner.munchausen": _bootstrap,
     "learner.rollout_length": _batches,

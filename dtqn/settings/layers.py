@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from dtqn.settings import gone, trust
 from dtqn.settings.config import (
@@ -260,6 +261,8 @@ def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         ConfigError: one of these has another value than "off".
     """
     for name, setting in gone.GONE.items():
+        if setting.unread and setting_in(values, setting.unread[0]) == setting.unread[1]:
+            continue
         if (found := setting_in(values, name)) not in (None, setting.off):
             raise ConfigError(f"{source}: {name} is {found}{gone.hint(name)}")
     rest = fitted(nested(without(values, nested(dict.fromkeys(gone.GONE)))))
@@ -372,14 +375,24 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
             f"is no such number: must be {legal(fields[name])}"
         )
     if name in fields:
-        right = legal(fields[name], error["input"]) + _hint(name, str(error["input"]))
+        field = _field(name, layers)
+        right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
         return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
     return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
 
 
-def _hint(name: str, value: str) -> str:
+def _field(name: str, layers: Sequence[Layer]) -> FieldInfo:
+    """The setting, as what the layers choose has it."""
+    choice, _, leaf = name.rpartition(".")
+    if choice not in choices_of():
+        return fields_of()[name]
+    merged: dict[str, Any] = functools.reduce(merge, (layer.values for layer in layers), {})
+    member = choices_of()[choice].member(_chosen(merged, choice))
+    return member.model_fields[leaf] if member else fields_of()[name]
+
+
+def _hint(name: str, field: FieldInfo, value: str) -> str:
     """What a wrong value of a setting may have meant."""
-    field = fields_of()[name]
     if hint := meant(value, choices(field)):
         return hint
     own_form = ""

@@ -108,8 +108,7 @@ class ReplayConfig(Group):
     rules_of_group = REPLAY
     read_if = (
         (
-            "capacity learn_length sequence_period initial_priority priority_exponent "
-            "importance_sampling_exponent",
+            "capacity learn_length sequence_period priority_exponent importance_sampling_exponent",
             (lambda replay, run: run.learner.batches.from_replay),
         ),
         ("memory trace_dtype", lambda replay, run: run.network.core.trace_window != 0),
@@ -124,11 +123,9 @@ class ReplayConfig(Group):
     burn_in_length: int = Field(4, ge=0)
     """Rows before the anchor that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
-    """alpha in P(i) ~ p_i^alpha; 0: uniform."""
+    """alpha in P(i) ~ p_i^alpha, first priorities are of the actor's Q-values; 0: uniform, without any."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
     """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
-    initial_priority: Literal["actor", "max"] = "actor"
-    """A new sequence's priority: from the actor's Q-values, or the largest seen."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"
     """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
     learn_burn_in: bool = False

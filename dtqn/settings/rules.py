@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from dtqn.settings.group import Rule, misfit
-from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
+from dtqn.settings.learner_and_replay import LearnerConfig
 from dtqn.settings.run import RunConfig
 from dtqn.settings.values import shown
 
@@ -54,10 +54,6 @@ def _unrecordable(config: RunConfig) -> str | None:
     return None
 
 
-def _prioritised_by_actor(replay: ReplayConfig) -> bool:
-    return replay.priority_exponent > 0 and replay.initial_priority == "actor"
-
-
 RUN: Sequence[Rule] = (
     misfit(
         lambda c: c.learner.auxiliary_weight and not (c.network.core.auxiliary_loss or c.network.core.is_own),
@@ -87,11 +83,9 @@ RUN: Sequence[Rule] = (
         "learned; try stored or zero",
     ),
     misfit(
-        lambda c: (
-            c.learner.batches.from_replay and c.replay.learn_burn_in and _prioritised_by_actor(c.replay)
-        ),
-        "replay.learn_burn_in is true with replay.initial_priority actor, which is of the learn "
-        "block alone; try max",
+        lambda c: c.learner.batches.from_replay and c.replay.learn_burn_in and c.replay.priority_exponent,
+        "replay.learn_burn_in is true with replay.priority_exponent {c.replay.priority_exponent}, but first "
+        "priorities are of the learn block alone; try 0",
     ),
     misfit(
         lambda c: c.learner.next_window and c.replay.burn_in_length and not c.replay.learn_burn_in,

@@ -12,7 +12,7 @@ from dtqn.choices.actor import EXPLORATIONS, POOLS, Exploration, Inline, Ladder,
 from dtqn.settings.group import Group
 from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
-from dtqn.settings.values import AutoOr, SomeOf
+from dtqn.settings.values import AutoOr
 from envs.options import TaskOptions
 
 
@@ -115,8 +115,6 @@ class RunConfig(Group):
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
     without auxiliary losses, rollouts and RAdam, which no graph can hold."""
-    tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
-    """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
@@ -129,11 +127,6 @@ class RunConfig(Group):
     replay: ReplayConfig = ReplayConfig()
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-
-    @property
-    def trackers(self) -> list[str]:
-        """The names in `tracker`."""
-        return self.tracker.split(",")
 
     @property
     def num_threads(self) -> int:

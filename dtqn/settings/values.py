@@ -20,16 +20,6 @@ _LARGEST = 10**18
 """Counts beyond fit in no array."""
 
 
-@dataclass(frozen=True, init=False)
-class _Names:
-    """A mark that holds some names."""
-
-    names: tuple[str, ...]
-
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
-
-
 class Choice:
     """One of several things, each with settings of its own: `Annotated[Core, Choice(GTrXL, LSTM, own=Own)]`.
 
@@ -79,27 +69,13 @@ class AutoOr:
         return number
 
 
-class SomeOf(_Names):
-    """One or several of some names, kept as text with commas between."""
-
-    def read(self, value: Any) -> str:
-        """From such a text, or a list."""
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, list | tuple) or not items:
-            raise ValueError("no names")
-        named = [item.strip() if isinstance(item, str) else item for item in items]
-        if not all(item in self.names for item in named) or len(set(named)) < len(named):
-            raise ValueError("a name that is not known, or is there twice")
-        return ",".join(named)
-
-
 def is_own(name: str) -> bool:
     """Whether a name is `module:name`, which a user has written."""
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) is not None
 
 
-def mark_of(field: FieldInfo, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """The mark of this kind, or of one of these, that a setting has; None without one."""
+def mark_of(field: FieldInfo, kind: type[Any]) -> Any:
+    """The mark of this kind that a setting has; None without one."""
     return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
 
 
@@ -107,7 +83,7 @@ def read(value: Any, field: FieldInfo) -> Any:
     """Read values as people and YAML write them: `1e6` is an integer, `none` is None, 1 is no boolean."""
     if choice := mark_of(field, Choice):
         return choice.read(value, field.default.name)
-    if mark := mark_of(field, (AutoOr, SomeOf)):
+    if mark := mark_of(field, AutoOr):
         return mark.read(value)
     kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
@@ -200,8 +176,6 @@ def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
     if choice := mark_of(field, Choice):
         return tuple(choice.by_name)
-    if some := mark_of(field, SomeOf):
-        return tuple(some.names)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
@@ -218,8 +192,6 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
         return f"auto, or an integer {' and '.join([f'of at least {auto.low}', *_limit(field, value)])}"
-    if some := mark_of(field, SomeOf):
-        return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
         own = ", or module:name of your own" if has_own(field) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"

@@ -42,7 +42,7 @@ from dtqn.text import one_line
 from envs import this_process
 
 HOW_IT_RUNS = {
-    *("checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
+    *("checkpoint_every", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
     "actor.pool.step_timeout",
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step

@@ -41,7 +41,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"returns": "watkins", "q_lambda": 0.9, "trace_tolerance": 0.3}, {}, "box"),
     ({"returns": "peng", "value_rescaling": True}, CATEGORICAL, "box"),
     ({"munchausen": True, "double_q": False}, {}, "box"),
-    ({"munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 0.4}, {}, "box"),
+    ({"munchausen": True, "munchausen_temperature": 0.9}, {}, "box"),
     (
         {"munchausen": True, "munchausen_temperature": 0.2},
         {"dueling": False, "core": "gru"},

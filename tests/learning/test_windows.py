@@ -130,7 +130,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
 def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
     """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
     settings: dict[str, Any] = {
-        "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5, "clip": 9.0},
+        "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5},
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
@@ -150,7 +150,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
     of_row = torch.cat([first[:1], later])
     for t in range(4):
         action, reward = int(batch.learn.prev_action[0, t + 1]), float(batch.learn.reward[0, t + 1])
-        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -9.0)
+        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -1.0)
         log_policy = (of_row[t + 1] / 0.5).log_softmax(-1)
         value = float((log_policy.exp() * (of_row[t + 1] - 0.5 * log_policy)).sum())
         expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
@@ -206,8 +206,8 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
             "learn_burn_in is true with replay.memory refreshed",
         ),
         (
-            {"network": {"core": "lstm", "encoder": "dtqn", "chrono_init": True}},
-            "chrono_init is true, but network.encoder is dtqn",
+            {"network": {"core": "lstm", "encoder": "dtqn", "core.initial_weights": "chrono"}},
+            "initial_weights is chrono, but network.encoder is dtqn",
         ),
         (
             {"learner": {**_NO_FIRST_ROW, "munchausen": True}, "replay": {"burn_in_length": 0}},

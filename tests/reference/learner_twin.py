@@ -194,7 +194,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     log_pi = [losses.log_policy(q, tau) for q in selector]
     if soft:
         for t, action in enumerate(actions):
-            reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau, soft.clip)
+            reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau)
 
     def value(t: int, numbers: list[list[float]]) -> list[float]:
         """The value of each action at row t, from its numbers."""

@@ -200,7 +200,7 @@ class NaiveTrainer:
             self.novel_share += sum(new - self.novel_share for new in led_to) / self.steps_in_share
         stored = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         for id_ in self.replay.append(stored, list(range(self.num_envs))):
-            if self.config.replay.initial_priority == "actor":
+            if self.config.replay.priority_exponent > 0:
                 self.replay.update_priorities([id_], [self.first_priority(id_)])
         observation, reward, terminated, truncated, _ = self.env.step(np.array(actions))
         self.observation, self.prev_action, self.reward = observation, actions, list(map(float, reward))

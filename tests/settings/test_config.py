@@ -23,6 +23,10 @@ def test_every_setting_says_what_it_does_and_takes():
         assert legal(field), name
 
 
+def test_there_are_no_more_settings_than_needed():
+    assert len(fields_of()) <= 115
+
+
 def test_settings_cannot_be_changed_after():
     with pytest.raises(Exception, match="frozen"):
         Config().seed = 3

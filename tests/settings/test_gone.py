@@ -29,6 +29,19 @@ def test_every_old_name_has_a_new_one_and_is_no_setting_itself():
         *[({name: 1}, {new: 1}) for name, new in _NEW.items()],
         ({"network.soft_attention": "true"}, {"network.encoder": "parts"}),
         ({"network.soft_attention": False, "network.encoder": "dtqn"}, {"network.encoder": "dtqn"}),
+        ({"network.chrono_init": "true"}, {"network.core.initial_weights": "chrono"}),
+        (
+            {"network.chrono_init": False, "network.orthogonal_init": True, "network.core": "gru"},
+            {"network.core": "gru", "network.core.initial_weights": "orthogonal"},
+        ),
+        (
+            {"network.chrono_init": True, "network.orthogonal_init": True},
+            {"network.core.initial_weights": "chrono"},
+        ),
+        (
+            {"network.chrono_init": False, "network.orthogonal_init": False},
+            {"network.core.initial_weights": "torch"},
+        ),
         ({"learner.munchausen": True}, {"learner.bootstrap": "munchausen"}),
         ({"learner.munchausen": "false"}, {"learner.bootstrap": "greedy"}),
         ({"learner.rollout_length": 0}, {"learner.batches": "replay"}),

@@ -48,7 +48,7 @@ OF_EACH: dict[str, dict[str, Any]] = {
     },
     "drqn-gridverse-memory-7x7": OF_WINDOWS | {
         "agent": "drqn-paper", "network.core": "lstm", "network.core.num_layers": 1,
-        "network.core.chrono_init": False,
+        "network.core.initial_weights": "torch",
         "network.core.skip_connections": False, "replay.memory": "zero",
     },
     "dqn-gridverse-memory-7x7": {

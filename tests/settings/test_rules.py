@@ -54,15 +54,15 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
         (_BURN_IN, "replay.learn_burn_in is true with replay.memory refreshed"),
         (
             _BURN_IN | {"replay.memory": "stored"},
-            "replay.learn_burn_in is true with replay.initial_priority actor",
+            "replay.learn_burn_in is true with replay.priority_exponent 0.5",
         ),
         (
             _WINDOW | {"replay.burn_in_length": "2", "learner.n_step": "5"},
             "learner.n_step is 5, above network.core.context_length 4",
         ),
         (
-            _DTQN | {"network.core.chrono_init": "true"},
-            "network.core.chrono_init is true, but network.encoder",
+            _DTQN | {"network.core.initial_weights": "chrono"},
+            "network.core.initial_weights is chrono, but network.encoder",
         ),
         (
             {"actor.pool": "process", "actor.pool.num_workers": "33"},
@@ -131,7 +131,7 @@ def test_a_window_of_a_whole_episode_holds_any_bootstrap():
 
 _OF_REPLAY = {
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
-    **{"replay.initial_priority": "max", "replay.capacity": "9000"},
+    "replay.capacity": "9000",
     **{"learner.n_step": "5", "replay.sequence_period": "9", "replay.learn_length": "9"},
 }
 

@@ -26,8 +26,6 @@ from tests.settings.resolving import error_of
         ("cuda_graphs", "True", True),
         ("cuda_graphs", "false", False),
         ("cuda_graphs", "auto", "auto"),
-        ("tracker", "wandb, tensorboard", "wandb,tensorboard"),
-        ("tracker", ["tensorboard"], "tensorboard"),
     ],
 )
 def test_text_is_read_as_people_write_it(name, text, value):
@@ -71,17 +69,6 @@ def test_text_is_read_as_people_write_it(name, text, value):
             "gruu",
             "one of gru, output, input, highway, sigtanh, residual; did you mean gru?",
         ),
-        (
-            "tracker",
-            "tensorbord",
-            "one or several of wandb, tensorboard, with commas between; did you mean tensorboard?",
-        ),
-        (
-            "tracker",
-            "wandb,wandb",
-            "one or several of wandb, tensorboard, with commas between; did you mean wandb?",
-        ),
-        ("tracker", "", "one or several of wandb, tensorboard, with commas between"),
         ("env", 5, "text"),
         ("seed", "-1", "an integer of at least 0"),
         ("stop_at_success", "1.5", "a number above 0 and at most 1, or none"),

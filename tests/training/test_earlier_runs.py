@@ -68,6 +68,8 @@ def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[
         ("network.bag_size", "4", "DTQN's bag"),
         ("learner.ranks", "2", "learning in several processes"),
         ("actor.publish_period", "3", "publishing every few updates"),
+        ("replay.initial_priority", "max", "the choice of first priorities"),
+        ("network.compression_rate", "3", "the choice of the steps of a compressed row"),
     ],
 )
 def test_a_run_with_what_has_gone_is_one_line(
@@ -123,6 +125,15 @@ def test_a_record_with_every_setting_is_read(run: RunDir, tmp_path: Path) -> Non
 def test_a_setting_that_was_not_off_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"network\.dropout is 0\.3"):
         layers.of_today({"network": {"dropout": 0.3}}, "a.json")
+
+
+def test_a_setting_that_nothing_read_may_have_any_value() -> None:
+    uniform = {"replay": {"priority_exponent": 0.0, "initial_priority": "max"}}
+    assert layers.of_today(uniform, "a.json") == {"replay": {"priority_exponent": 0.0}}
+    by_actor = {"replay": {"priority_exponent": 0.9, "initial_priority": "actor"}}
+    assert layers.of_today(by_actor, "a.json") == {"replay": {"priority_exponent": 0.9}}
+    with pytest.raises(ConfigError, match=r"replay\.initial_priority is max; the choice of first"):
+        layers.of_today({"replay": {"priority_exponent": 0.9, "initial_priority": "max"}}, "a.json")
 
 
 def test_a_group_that_had_nothing_else_goes_too() -> None:

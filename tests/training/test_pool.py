@@ -211,7 +211,9 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
 def test_settings_of_workers_are_not_read_without_them() -> None:
     names = ("actor.pool.num_workers", "actor.pool.max_lead", "actor.pool.step_timeout")
     changed = {"actor.pool.num_workers": 3, "actor.pool.max_lead": 1, "actor.pool.step_timeout": 5.0}
-    with pytest.raises(ConfigError, match=r"num_workers is 3 .*, but actor.pool is inline, which has no such"):
+    with pytest.raises(
+        ConfigError, match=r"num_workers is 3 .*, but actor.pool is inline, which has no such"
+    ):
         resolve(None, changed, {})
     assert not set(names) & set(resolve(None, changed | {"actor.pool": "process"}, {}).unread())
 

@@ -15,7 +15,7 @@ import yaml
 
 import envs
 from dtqn import cli
-from dtqn.training import chance_level, checkpoint, display, messages, session, trained
+from dtqn.training import chance_level, checkpoint, display, messages, session, trained, wandb_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCKS, read_rows
 from tests.training import fake, wandb_file
@@ -308,9 +308,9 @@ def test_a_row_without_a_step_of_its_own_has_no_speed(tmp_path, trainer, monkeyp
 
 def test_a_signal_after_the_end_of_a_run_changes_nothing(tmp_path, trainer, monkeypatch):
     """The workers of a pool and W&B take a moment to go; by then the run is saved."""
-    close, before = session.Trackers.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
+    close, before = wandb_tracker.Tracker.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
     monkeypatch.setattr(
-        session.Trackers,
+        wandb_tracker.Tracker,
         "close",
         lambda self, code: (os.kill(os.getpid(), signal.SIGTERM), close(self, code)),
     )

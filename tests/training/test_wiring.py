@@ -58,7 +58,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
     "refreshed": {
         "network": {"core": "lstm"},
         "learner": {"env_steps_per_update": 8.0, "target_update": "hard", "target_update_period": 5},
-        "replay": {"memory": "refreshed", "initial_priority": "max"},
+        "replay": {"memory": "refreshed", "priority_exponent": 0.0},
         "actor": {"exploration": "annealed", "epsilon_final": 0.2},
     },
     "zero": {
