@@ -123,7 +123,8 @@ def test_a_sweep_whose_first_runs_all_fail_is_ended(run):
     [
         (
             "network.core.num_heads: {values: [2, 3, 5, 6]}",
-            "network.width is 64, not a multiple of network.core.num_heads 3; try 66 (network.core.num_heads from ",
+            "network.width is 64, not a multiple of network.core.num_heads 3; try 66 "
+            "(network.core.num_heads from ",
         ),
         ("learner.gamma: {values: [2, 3, 0.9, 4]}", "learner.gamma is 3 (from "),
     ],
