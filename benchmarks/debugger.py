@@ -74,7 +74,7 @@ def untrained(like: Path, folder: Path) -> Path:
     """A run of the same task and agent that ends before it has learned anything."""
     config = RunDir(like).read_config()
     flags = {"total_env_steps": "100", "warmup_env_steps": "0", "evaluation.period": "100"}
-    flags |= {"evaluation.episodes": "10", "wandb": "disabled", "learner.env_steps_per_update": "100"}
+    flags |= {"evaluation.episodes": "10", "wandb": "disabled", "learner.batches.env_steps_per_update": "100"}
     base = resolve(None, {"env": config.env, "agent": config.agent, "seed": str(config.seed)} | flags, {})
     directory = RunDir(folder / "untrained")
     directory.prepare(base)

@@ -42,8 +42,8 @@ SIDES = {
     "graphs": {"device": "cuda", "cuda_graphs": "true"},
 }
 PAPER_SIZE = {
-    **{"network.num_layers": "12", "network.width": "256", "network.num_heads": "8"},
-    **{"network.mlp_width": "1024", "network.head_width": "256", "network.memory_length": "512"},
+    **{"network.core.num_layers": "12", "network.width": "256", "network.core.num_heads": "8"},
+    **{"network.core.mlp_width": "1024", "network.head_width": "256", "network.core.memory_length": "512"},
 }
 """GTrXL's 12 layers and a memory of 512 rows, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
@@ -53,7 +53,7 @@ NETWORKS: dict[str, dict[str, str]] = {
         **PAPER_SIZE,
     },
 }
-_MEMORY = "network.memory_length"
+_MEMORY = "network.core.memory_length"
 """A network that sets it is measured on memories that are full."""
 
 
@@ -65,7 +65,7 @@ def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequen
     trainer = trainer_of(fill, **{"evaluator": "inline", "actor.num_envs": str(copies), **flags, **side})
     if not memory:
         return Turns(trainer, BATCHES).batches
-    size = trainer.config.learner.batch_size
+    size = trainer.config.learner.batches.size
     newest = trainer.replay.ids()[-4 * size :]
     full = newest[trainer.replay.take(newest).memory_valid.all(axis=1)]
     return [trainer.schema.sequences(trainer.replay.take(np.resize(full, size)), np.ones(size, np.float32))]

@@ -40,10 +40,10 @@ MOST_STARTS = 5
 EVERY = 250
 _FLAGS = f"""--env t-maze-passive-2 --warmup-env-steps 1000 --checkpoint-every 500 --metrics-every {EVERY}
     --evaluation.period 1000 --evaluation.episodes 10 --wandb disabled --device cpu --threads 1
-    --network.width 16 --network.num_layers 1 --learner.batch_size 4 --replay.capacity 20000
+    --network.width 16 --network.core.num_layers 1 --learner.batches.size 4 --replay.capacity 20000
     --actor.num_envs 4 --runs-dir runs"""
 _RUN = f"--resume auto --agent gru --total-env-steps 3000 {_FLAGS}"
-_WORKERS = "--evaluator inline --actor.num_workers 2 --actor.step_timeout 10 --actor.pool"
+_WORKERS = "--evaluator inline --actor.pool.num_workers 2 --actor.pool.step_timeout 10 --actor.pool"
 _MANY = f"--out out --jobs 2 --total-env-steps 2000 --evaluator inline {_FLAGS}"
 _SWEEP = """method: grid
 metric: {name: mean_success, goal: maximize}

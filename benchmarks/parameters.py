@@ -55,7 +55,7 @@ def dtqn_table() -> dict[str, Any]:
             "here": count(network),
             "parts": {name: count(part) for name, part in network.named_children() if count(part)},
         }
-    main = dtqn_network("dtqn-paper", **{"network.final_norm": "false"})
+    main = dtqn_network("dtqn-paper", **{"network.core.final_norm": "false"})
     table["dtqn-paper"]["here_as_on_branch_main"] = count(main)
     return table
 

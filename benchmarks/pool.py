@@ -94,7 +94,7 @@ def config_of(env: str, pool: str, flags: Mapping[str, str] = {}) -> Config:
 
 def rate(trainer: Trainer, act: Callable[[], Any], seconds: float) -> float:
     """Env steps a second while `act` is called, without the ticks that workers were ahead before."""
-    for _ in range(trainer.config.actor.max_lead + 1):
+    for _ in range(trainer.config.actor.pool.max_lead + 1):
         trainer._act()
     if isinstance(trainer.actor, WorkerPool):
         trainer.actor.metrics()
@@ -127,7 +127,7 @@ class Apart:
 
     def __init__(self, actor: ActorConfig, env: str, flags: Mapping[str, str]) -> None:
         """`actor` is that of a run inline with the settings `flags`."""
-        count = actor.num_workers
+        count = actor.pool.num_workers
         share = {"actor.num_envs": str(actor.num_envs // count)}
         config = config_of(env, "inline", {**flags, **share})
         spawn = multiprocessing.get_context("spawn")
@@ -159,7 +159,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         def started(pool: str) -> Trainer:
             trainer = Trainer(config_of(env, pool, flags))
             stack.callback(trainer.close)
-            while trainer.replay.num_sequences < trainer.config.learner.batch_size:
+            while trainer.replay.num_sequences < trainer.config.learner.batches.size:
                 trainer._act()
             trainer.advance()  # the first update sets things up
             return trainer
@@ -197,7 +197,7 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         found["acting_time_of_ray_over_process"] = ratio("workers_beside_ray", "ray")
         found["run_time_of_ray_over_process"] = ratio("run_beside_ray", "run_ray")
     acting, learning = (found[f"{name}_env_steps_per_second"] for name in ("workers", "learning"))
-    cores, workers = machine.cores(), process.config.actor.num_workers
+    cores, workers = machine.cores(), process.config.actor.pool.num_workers
     triples = zip(samples["workers"], samples["learning"], samples["run"], strict=True)
     return found | {
         "copies": process.config.actor.num_envs,

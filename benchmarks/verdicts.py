@@ -31,7 +31,7 @@ SEED = 1
 STACKS = (2, 4, 16)
 _AGENT = ["--agent", "gtrxl"]
 _MEMORYLESS = ["--agent", "dqn", "--network.dueling", "true"]
-_PREVIOUS = ["--network.use_prev_action", "true", "--network.use_prev_reward", "true"]
+_PREVIOUS = ["--network.encoder.use_prev_action", "true", "--network.encoder.use_prev_reward", "true"]
 _RIVALS = {"none": _MEMORYLESS, "none-with-previous": [*_MEMORYLESS, *_PREVIOUS]}
 
 

@@ -28,6 +28,7 @@ _COMMANDS = {
     "records": ("experiments", "records"),
     "sweep": ("experiments", "sweep"),
     "envs": ("tasks", "list_tasks"),
+    "settings": ("settings", "settings"),
 }
 """The module of `dtqn.commands` and the function of each; only the one that is called is imported."""
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from dtqn import networks
-from dtqn.settings.config import NetworkConfig
+from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
+from dtqn.settings.layers import fitted, merge, nested
 from dtqn.types import StepInputs
 
 NUM_ACTIONS = 3
@@ -40,8 +41,8 @@ CASES: dict[str, dict[str, Any]] = {
     "residual-none": {"gate": "residual", "norm": "none", "space": "box"},
     "coberl-M0": {"core": "coberl", "memory_length": 0, "num_layers": 1, "space": "multi_discrete"},
     "span-M12": {"adaptive_span": True, "memory_length": 12, "norm": "post", "space": "box"},
-    "compressed": {"compressed_slots": 2, "compression_rate": 3, "memory_length": 4, "space": "discrete"},
-    "compressed-post": {"compressed_slots": 1, "compression_rate": 5, "norm": "post", "space": "box"},
+    "compressed": {"compressed_slots": 2, "memory_length": 4, "space": "discrete"},
+    "compressed-post": {"compressed_slots": 1, "norm": "post", "space": "box"},
 }
 """Every gate with both norms; every value of the other settings; what is built on GTrXL."""
 WINDOWED: dict[str, dict[str, Any]] = {
@@ -58,6 +59,34 @@ WINDOWED: dict[str, dict[str, Any]] = {
 }
 
 
+def group(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """A group's settings from the names that are within it, or were before choices had their own.
+
+    What nothing chosen has is left out; mappings lie over the others.
+    """
+    plain = {f"{name}.{key}": value for key, value in settings.items() if not isinstance(value, dict)}
+    others = {f"{name}.{key}": value for key, value in settings.items() if isinstance(value, dict)}
+    values: dict[str, Any] = fitted(merge(nested(plain), nested(others)))
+    return values.get(name, {})
+
+
+def config_from(values: dict[str, Any]) -> Config:
+    """A run with these settings, by group, as `group` reads them."""
+    return Config.model_validate(fitted(nested(values)))
+
+
+def network_config(**settings: Any) -> NetworkConfig:
+    return NetworkConfig(**group("network", settings))
+
+
+def learner_config(**settings: Any) -> LearnerConfig:
+    return LearnerConfig(**group("learner", settings))
+
+
+def actor_config(**settings: Any) -> ActorConfig:
+    return ActorConfig(**group("actor", settings))
+
+
 def randomise(module: nn.Module, seed: int = 0, scale: float = 0.3) -> nn.Module:
     """Move every parameter off its initial value, so that none hides behind a zero or a one."""
     generator = torch.Generator().manual_seed(seed)
@@ -72,7 +101,7 @@ def make(space: str | gymnasium.Space = "box", seed: int = 0, **settings: Any) -
     """A small float64 Q-network with random parameters."""
     torch.manual_seed(seed)
     observed = SPACES[space] if isinstance(space, str) else space
-    network = networks.build(NetworkConfig(**(SMALL | settings)), observed, NUM_ACTIONS)
+    network = networks.build(network_config(**(SMALL | settings)), observed, NUM_ACTIONS)
     return randomise(network.double(), seed)
 
 

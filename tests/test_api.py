@@ -19,6 +19,7 @@ import torch
 import dtqn
 from dtqn import cli
 from dtqn.plots import learning_curve
+from dtqn.settings.layers import flat
 from dtqn.training.metrics import CLOCK_KEYS
 from envs import this_process
 from tests.own_cores import Averages
@@ -34,8 +35,8 @@ _SMALL = {
     "evaluation": {"period": 100, "episodes": 10, "first_episodes": 10},
     "actor": {"num_envs": 4},
     "replay": {"capacity": 2000, "learn_length": 3, "burn_in_length": 0},
-    "learner": {"env_steps_per_update": 40, "batch_size": 4},
-    "network": {"width": 16, "mlp_width": 16},
+    "learner": {"batches": {"env_steps_per_update": 40, "size": 4}},
+    "network": {"width": 16},
 }
 _CELL = """
 import gymnasium
@@ -140,7 +141,7 @@ def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
 def test_it_is_the_run_of_the_command(cell, own_folder):
     """Settings, files and numbers, of a class that other processes find."""
     Path("steps.py").write_text(_CELL)
-    flags = [f"--{name}={value}" for name, value in _flat(_SMALL).items()]
+    flags = [f"--{name}={value}" for name, value in flat(_SMALL)]
     assert cli.main(["--env", "steps:Count", *flags, "--run-dir", "typed"]) == 0
     import steps
 
@@ -148,12 +149,6 @@ def test_it_is_the_run_of_the_command(cell, own_folder):
     assert run.metrics and rows_of(run) == rows_of(dtqn.Run("typed"))
     for name in ("config.yaml", "task.json"):
         assert Path("called", name).read_text() == Path("typed", name).read_text()
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    groups = {name: value for name, value in settings.items() if isinstance(value, dict)}
-    inner = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
-    return {name: value for name, value in settings.items() if name not in groups} | inner
 
 
 def test_lambdas_and_closures_are_told_apart(cell):
@@ -188,13 +183,11 @@ def test_an_own_core_and_encoder_are_objects(cell):
         pass
 
     run = train(cell.Walk, network={"core": Wider, "encoder": cell.OwnEncoder})
-    assert (run.config.network.core, run.config.network.encoder) == (
-        "this_process:Wider",
-        "this_process:OwnEncoder",
-    )
+    network = run.config.network
+    assert (network.core.name, network.encoder.name) == ("this_process:Wider", "this_process:OwnEncoder")
     assert type(run.policy.network.core) is Wider
     train(cell.Count, network={"core": Averages}, run_dir="named")
-    assert dtqn.Run("named").config.network.core == "tests.own_cores:Averages"
+    assert dtqn.Run("named").config.network.core.name == "tests.own_cores:Averages"
 
 
 def test_a_resume_asks_for_the_object_again(cell, capsys):

@@ -20,6 +20,7 @@ _SOURCES.append(_ROOT / "run.py")
 # standard library is free. Learning and acting never meet.
 _BASE = {"dtqn.types", "dtqn.text", "dtqn.files", "dtqn.signals", "dtqn.program"}
 _NETWORKS = {*_BASE, "torch", "numpy", "gymnasium", "dtqn.settings", "dtqn.networks", "dtqn.shapes"}
+_NETWORKS.add("dtqn.choices")
 _TRAINING = {*_BASE, "dtqn", "dtqn.plots", "dtqn.testing", "dtqn.settings", "dtqn.training", "envs", "numpy"}
 _ALLOWED = {
     "envs": {"numpy", "gymnasium", "yaml", "PIL", "gym_gridverse", "envs"},
@@ -35,7 +36,8 @@ _ALLOWED = {
     "dtqn.files": set(),
     "dtqn.signals": set(),
     "dtqn.plots": {"matplotlib", "numpy", "dtqn.files"},
-    "dtqn.settings": {"pydantic", "yaml", "envs", "dtqn.settings", "dtqn.files", "dtqn.text"},
+    "dtqn.settings": {*_BASE, "pydantic", "yaml", "envs", "dtqn.settings", "dtqn.choices"},
+    "dtqn.choices": {"pydantic", "dtqn.settings.group", "dtqn.settings.values"},
     "dtqn.networks": _NETWORKS,
     "dtqn.testing": {*_NETWORKS, "dtqn.testing"},
     "dtqn.learning": {*_NETWORKS, "dtqn.learning", "dtqn.graphs"},
@@ -45,7 +47,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.graphs", "ray"),
         *("dtqn.learning", "dtqn.acting"),
-        *("wandb", "tensorboard", "safetensors", "rich", "pydantic"),
+        *("wandb", "safetensors", "rich", "pydantic"),
     },
     "dtqn.inspection": {
         *_NETWORKS,
@@ -217,7 +219,7 @@ def test_every_third_party_import_is_a_dependency():
     project = _project()
     # A command asks for some by its extra; tasks of other packages are found by Gymnasium, not imported.
     extras = project["optional-dependencies"]
-    optional = [r for name in ("sweep", "tensorboard", "ray", "pandas") for r in extras[name]]
+    optional = [r for name in ("sweep", "ray", "pandas") for r in extras[name]]
     declared = {_requirement_name(r) for r in project["dependencies"] + optional}
     assert {names.get(name, name).lower() for name in used} - {"gym_gridverse"} <= declared
 

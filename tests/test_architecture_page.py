@@ -19,7 +19,7 @@ _FILES = re.findall(r"Save this as `([\w.]+)`:\n\n```\w+\n(.*?)```", _PAGE, re.D
 _COMMANDS = re.findall(r"^    python -m dtqn (.*)$", _PAGE, re.MULTILINE)
 _SHORT = [
     *("--total-env-steps", "300", "--warmup-env-steps", "100", "--wandb", "disabled", "--device", "cpu"),
-    *("--learner.batch_size", "4", "--evaluation.episodes", "4", "--replay.capacity", "8000"),
+    *("--learner.batches.size", "4", "--evaluation.episodes", "4", "--replay.capacity", "8000"),
     *("--task.time-limit", "30", "--network.width", "16", "--network.head-width", "16"),
 ]
 

@@ -150,7 +150,7 @@ def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
 def test_the_batches_of_a_long_memory_have_full_ones() -> None:
     small = dict.fromkeys(("num_layers", "num_heads"), "1") | dict.fromkeys(("width", "mlp_width"), "8")
     flags = {f"network.{name}": value for name, value in small.items()}
-    task = {"env": "t-maze-passive-100", "agent": "gtrxl", "network.memory_length": "60"}
+    task = {"env": "t-maze-passive-100", "agent": "gtrxl", "network.core.memory_length": "60"}
     (batch,) = gpu.batches_of({**flags, **task, "replay.learn_length": "20"}, {"device": "cpu"})
     assert batch.trace_valid.shape == (32, 60) and batch.trace_valid.all()
 

@@ -87,9 +87,10 @@ def test_version_and_help(capsys):
         assert f"\n{group}:\n" in printed
     words = " ".join(printed.split())
     of_cores = (
-        "[an integer of at least 1 and at most 1000000; default 2; cores: gtrxl, coberl, deltanet, dtqn]"
+        "[an integer of at least 1 and at most 1000000; default 2; of gtrxl, coberl, deltanet, dtqn, "
+        "module:name]"
     )
-    assert of_cores in words and "[an integer of at least 0 and at most 1000000; default 40]" in words
+    assert of_cores in words and "[an integer of at least 0 and at most 1000000; default 64]" in words
 
 
 @pytest.mark.parametrize("command", [[], ["compare"], ["sweep"]])
@@ -126,7 +127,7 @@ def test_envs_shows_one_task(capsys, tmp_path):
 
 def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
     """It is described all the same, with what its preset makes of the task itself."""
-    assert "network.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
+    assert "network.core.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
     monkeypatch.setenv("WANDB_MODE", "absurd")
     assert cli.main(["envs", "--env", "t-maze-passive-99999999"]) == 0
     assert "corridor of 99999999" in capsys.readouterr().out
@@ -139,9 +140,15 @@ def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.gate_bias", "-1e-1"],
-        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.gate-bias=-1e-1"],
-        ["train", "--learner.learning_rate=3e-4", "--total-env-steps=1000000", "--network.gate_bias", "-0.1"],
+        ["--learner.learning_rate", "3e-4", "--total-env-steps", "1e6", "--network.core.gate_bias", "-1e-1"],
+        ["--learner.learning-rate=3e-4", "--total_env_steps=1e6", "--network.core.gate_bias=-1e-1"],
+        [
+            "train",
+            "--learner.learning_rate=3e-4",
+            "--total-env-steps=1000000",
+            "--network.core.gate_bias",
+            "-0.1",
+        ],
     ],
 )
 def test_spellings_of_an_option(capsys, tmp_path, argv):
@@ -151,7 +158,7 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
     file.write_text(printed)
     config = resolve(file, {}, {})
     assert (config.learner.learning_rate, config.total_env_steps) == (3e-4, 10**6)
-    assert config.network.gate_bias == -0.1
+    assert config.network.core.gate_bias == -0.1
     assert cli.main(["--config", str(file), "--print-config"]) == 0
     assert capsys.readouterr().out == printed
 
@@ -218,14 +225,14 @@ def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
         (["--env", "car-flag", "--learner.repeat_cost", "1"], "learner.repeat_cost is 1.0, but observations"),
         (
             ["--network.encoder", "dtqn", "--network.width", "8"],
-            "env is gridverse-memory-7x7: network.embedding_width is 8, not below network.width 8",
+            "env is gridverse-memory-7x7: network.encoder.embedding_width is 8, not below network.width 8",
         ),
         (
             ["--agent", "dtqn-paper", "--env", "tests.toy:DictTask"],
             "env is tests.toy:DictTask: network.encoder is dtqn, which cannot read a Dict; try default",
         ),
         (
-            ["--network.width", "1000000", "--network.num_heads", "1"],
+            ["--network.width", "1000000", "--network.core.num_heads", "1"],
             "network.width is 1000000: the run would take",
         ),
         (["--replay.capacity", "1e13"], "replay.capacity is 10000000000000: the run would take"),
@@ -324,7 +331,7 @@ def test_names_of_run_directories():
 @pytest.mark.parametrize(
     ("setting", "same"),
     [
-        *(({name: "2"}, True) for name in ("threads", "actor.step_timeout")),
+        ({"threads": "2"}, True),
         ({"evaluator": "process", "device": "cpu", "wandb": "offline"}, True),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
         *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "actor.optimism")),

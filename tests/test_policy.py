@@ -23,12 +23,19 @@ from tests import tiny
 
 _SHORT = (
     *("--env", "gridverse-memory-5x5", "--task.time_limit", "15", "--evaluation.episodes", "8"),
-    *("--network.memory_length", "6", "--network.use_prev_reward", "true"),
+    *("--network.encoder.use_prev_reward", "true"),
 )
 AGENTS = {
-    "gtrxl": (),
-    "gru": (),
-    "dtqn": ("--network.context_length", "6", "--replay.learn_length", "3", "--replay.burn_in_length", "3"),
+    "gtrxl": ("--network.core.memory_length", "6"),
+    "gru": ("--network.core.memory_length", "6"),
+    "dtqn": (
+        "--network.core.context_length",
+        "6",
+        "--replay.learn_length",
+        "3",
+        "--replay.burn_in_length",
+        "3",
+    ),
 }
 
 

@@ -13,21 +13,22 @@ from torch import Tensor, nn
 from dtqn.networks import builder
 from dtqn.networks.stack import Hidden
 from dtqn.settings.config import NetworkConfig
-from dtqn.testing import SMALL, ContractError, check_core, check_encoder
+from dtqn.testing import ContractError, check_core, check_encoder
 from dtqn.types import StepInputs, TraceSpec
-from tests.cases import CASES, SPACES
+from tests import cases
+from tests.cases import CASES, SPACES, network_config
 from tests.own_cores import Averages
 
 CORES: dict[str, dict[str, Any]] = {
     **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
     **{core: {"core": core} for core in ("coberl", "lstm", "gru", "mingru", "lru", "deltanet", "none")},
-    "skips": {"core": "lstm", "skip_connections": True, "chrono_init": True},
+    "skips": {"core": "lstm", "skip_connections": True, "core.initial_weights": "chrono"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }
 
 
 def small(**settings: Any) -> NetworkConfig:
-    return NetworkConfig.model_validate(SMALL.model_dump() | settings)
+    return network_config(**(cases.SMALL | settings))
 
 
 @pytest.mark.parametrize("name", CORES)

@@ -9,8 +9,8 @@ _ROOT = Path(__file__).parents[1]
 _TRAINING = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
-    --network.memory-length 5 --network.width 8 --network.num-layers 1 --network.mlp-width 8
-    --task.time-limit 20 --network.head-width 8 --learner.batch-size 2 --wandb disabled
+    --network.core.memory_length 5 --network.width 8 --network.core.num_layers 1 --network.core.mlp_width 8
+    --task.time-limit 20 --network.head-width 8 --learner.batches.size 2 --wandb disabled
 """
 _SMALL = {
     "train": _TRAINING,

@@ -7,20 +7,23 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
+from dtqn.settings.presets import resolve
 
 _FLAGS = (
     *("--env", "t-maze-passive-6", "--wandb", "disabled", "--threads", "1", "--device", "cpu"),
     *("--evaluator", "inline", "--total-env-steps", "600", "--warmup-env-steps", "200"),
     *("--metrics-every", "100", "--evaluation.period", "200", "--evaluation.episodes", "20"),
     *("--evaluation.first-episodes", "10", "--actor.num_envs", "4", "--replay.capacity", "2000"),
-    *("--learner.env_steps_per_update", "40", "--learner.batch_size", "4"),
-    *("--network.width", "16", "--network.mlp_width", "16"),
+    *("--learner.batches.env_steps_per_update", "40", "--learner.batches.size", "4"),
+    *("--network.width", "16"),
 )
 
 
 def train(folder: Path, agent: str, *flags: str) -> Path:
     """The directory of a run, by default in a T-Maze of seven steps; it begins with seed 1."""
     inside = ("--replay.learn_length", "3", "--replay.burn_in_length", "0") if agent == "gtrxl" else ()
+    if hasattr(resolve(None, {"agent": agent}, {}).network.core, "mlp_width"):
+        inside += ("--network.core.mlp_width", "16")
     command = [*_FLAGS, "--agent", agent, "--seed", "1", *inside, *flags, "--run-dir", str(folder)]
     assert cli.main(command) == 0
     return folder

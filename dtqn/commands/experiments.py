@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _RECORDS = Path("docs/results/records")
 """The files of records that a checkout holds, one a suite, from its root."""
 _SLURM = "slurm."
-_AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
-commas between"""
+_AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.core.memory_length=80,
+with commas between"""
 _RECORDS_HELP = f"""JSON Lines where finished runs are found and leave their records; default none, with
 --suite and its full budget {_RECORDS}/SUITE{SUFFIX} if that folder is there"""
 _METRICS = """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the

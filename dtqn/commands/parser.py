@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 from dtqn.commands import argtypes
 from dtqn.program import program
 from dtqn.settings import gone, trust
-from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
-from dtqn.settings.values import Cores, legal, mark_of, nearest
+from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
+from dtqn.settings.values import legal, nearest
 
 HELPED = {
-    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "tracker", "wandb"),
-    *("network.memory_length", "learner.learning_rate", "learner.env_steps_per_update"),
+    *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
+    *("network.core.memory_length", "learner.learning_rate", "learner.batches.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
 """The settings that `--help` shows; `--help-all` shows all."""
@@ -81,9 +81,11 @@ class Parser(argparse.ArgumentParser):
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a mapping, or for one that `--slurm.NAME` stands for."""
+        """An option for a name within a mapping, an old one, or one that `--slurm.NAME` stands for."""
         name = spelled(option.lstrip("-"))
-        holds = setting_of(name) in declared or f"{name.partition('.')[0]}.NAME" in declared
+        setting, group = setting_of(name), name.partition(".")[0]
+        is_old = setting in gone.MOVED and "network.core" in declared
+        holds = is_old or setting in declared or f"{group}.NAME" in declared
         if holds and plain(option) not in declared:
             self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             declared[plain(option)] = f"--{name}"
@@ -95,12 +97,13 @@ class Parser(argparse.ArgumentParser):
         (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
         groups = {"": top}
         for name in names:
-            group, _, leaf = name.rpartition(".")
+            group, _, leaf = name.partition(".")
+            group = group if leaf else ""
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
             shown = self._shows_all or name in HELPED
             (groups[group] or self).add_argument(
-                f"--{name}" if group else f"--{leaf.replace('_', '-')}",
+                f"--{name}" if group else f"--{name.replace('_', '-')}",
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",
@@ -110,9 +113,9 @@ class Parser(argparse.ArgumentParser):
 
 def _help(name: str) -> str:
     field = fields_of()[name]
-    default = "none" if field.default is None else str(field.default).lower()
-    cores = mark_of(field, Cores)
-    of = f"; cores: {', '.join(cores.names)}" if cores else ""
+    usual = getattr(field.default, "name", field.default)
+    default = "none" if usual is None else str(usual).lower()
+    of = f"; of {', '.join(having(name))}" if having(name) else ""
     text = (field.description or "").replace("None", "none")  # as it is typed
     return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
 

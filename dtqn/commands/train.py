@@ -26,6 +26,7 @@ commands:
   compare         compare agents on the same tasks and seeds
   sweep FILE      search settings as a W&B sweep file says, with or without an account
   envs            list the tasks, or show one
+  settings        rewrite a file of settings by today's names
 """
 _RESUME = """go on with the run in this directory; auto: go on with the run of these very settings, in
 <runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it"""

@@ -37,8 +37,8 @@ _OF_RUNS = {
     "Machine": "machine",
 }
 _UNLIKE: Mapping[str, Callable[[Config], object]] = {
-    "Previous action": lambda config: config.network.use_prev_action,
-    "Previous reward": lambda config: config.network.use_prev_reward,
+    "Previous action": lambda config: config.network.encoder.use_prev_action,
+    "Previous reward": lambda config: getattr(config.network.encoder, "use_prev_reward", False),
     "Dueling head": lambda config: config.network.dueling,
     "Task options": _task_options,
 }

@@ -30,17 +30,18 @@ from pydantic import (
 from dtqn.experiments.scores import LAST, SUCCESS, first_solved, shows
 from dtqn.files import append_line, locked, write_whole
 from dtqn.settings import record_files
-from dtqn.settings.config import Config, ConfigError, fields_of, wrong
+from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.faults import first_fault
-from dtqn.settings.layers import merge, of_today, without
+from dtqn.settings.layers import flat, merge, nested, of_today, without
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
-    ONCE_FIXED,
     RunDir,
+    apart,
     changed_settings,
     config_hash,
     deciding_settings,
+    defaults,
     file_errors,
     hash_of,
     lasting_settings,
@@ -48,7 +49,7 @@ from dtqn.training.directory import (
     resolved,
     run_identity,
 )
-from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation, late_means
+from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation, late_means, wrong_value
 
 LARGEST_BYTES = 20_000
 _CLOCKS = ("env_steps", "learner_steps", "seconds")
@@ -60,8 +61,6 @@ _TRAINING = ("env_steps", *_TALLY)
 _MOST_TALLIES, _MOST_EVALUATIONS = 256, 100
 """Rows of each kind in a record at most: by their steps and number alone, so that runs alike are thinned
 alike."""
-
-_ABSENT = object()
 
 Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
@@ -78,30 +77,14 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> Identity:
-        settings = _apart(lasting_settings(resolved(config)))
+        settings = _decisive(apart(lasting_settings(resolved(config))))
         return cls(config.env, config.agent, config.seed, json.dumps(settings, sort_keys=True))
 
 
-def _apart(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """By dotted name, the settings that differ from today's defaults, and those that are no settings now."""
-    named = _named(settings)
-    return {name: value for name, value in named.items() if value != _defaults().get(name, _ABSENT)}
-
-
-def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """By dotted name, the settings that decide a run's result, but for its name."""
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        is_group = isinstance(value, Mapping) and name not in fields_of()
-        named |= {f"{name}.{key}": inner for key, inner in value.items()} if is_group else {name: value}
+def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted name, those that decide a run's result, but for its name."""
     others = HOW_IT_RUNS | {"env", "agent", "seed"}
-    return {name: value for name, value in named.items() if name not in others}
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    """By dotted name, today's defaults."""
-    return _named(merge(lasting_settings(Config()), ONCE_FIXED))
+    return {name: value for name, value in settings.items() if name not in others}
 
 
 def _printable(text: str) -> str:
@@ -174,7 +157,7 @@ class Record(BaseModel):
 
     @functools.cached_property
     def apart(self) -> dict[str, Any]:
-        """What its settings mean today (`_apart`), whatever the defaults were, and without what has gone.
+        """What its settings mean today, whatever the defaults were, and without what has gone.
 
         A run with what has gone keeps that, so it is none of today. Of an early record, which does not tell
         the defaults, all that differed from these.
@@ -182,7 +165,8 @@ class Record(BaseModel):
         settings = merge(self.defaults, self.settings)
         with contextlib.suppress(ConfigError):
             settings = of_today(settings, "")
-        return _apart(settings) if self.defaults else _named(settings)
+        decisive = _decisive(dict(flat(settings)))
+        return apart(decisive) if self.defaults else decisive
 
     @functools.cached_property
     def identity(self) -> Identity:
@@ -204,6 +188,8 @@ def _check_columns(group: str, columns: Columns, names: Sequence[str]) -> None:
         raise ValueError(f"{group} has no {missing[0]}")
     if len(set(map(len, columns.values()))) > 1:
         raise ValueError(f"the columns of {group} are not of one length")
+    if why := next(filter(None, (wrong_value(name, *column) for name, column in columns.items())), ""):
+        raise ValueError(f"{group}.{why}")
 
 
 def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Record:
@@ -220,7 +206,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         **{name: getattr(config, name) for name in ("env", "agent", "seed")},
         "settings_hash": config_hash(config),
         "settings": settings,
-        "defaults": without(lasting_settings(resolved(config)), settings),
+        "defaults": without(nested(lasting_settings(resolved(config))), settings),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
         "training": _columns(_tallies(tallies), _TRAINING),
@@ -437,7 +423,7 @@ def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
 def _differences(record: Record, config: Config) -> str:
     """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
     told = changed_settings(merge(record.defaults, record.settings), config)
-    told += [f"{name}, which is no setting here" for name in record.apart if name not in _defaults()]
+    told += [f"{name}, which is no setting here" for name in record.apart if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     apart = one_line(", ".join([*told[:3], *more]), 500)
     return f"is of {record.agent} on {record.env} with other settings ({apart})"

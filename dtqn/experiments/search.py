@@ -223,4 +223,4 @@ def _name(agent: str, value: str) -> str:
 
 
 def _value(config: Config, setting: str) -> Any:
-    return layers.setting_in(config.model_dump(mode="json"), setting)
+    return layers.named(config).get(setting)

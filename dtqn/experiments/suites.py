@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, get_args
 from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, ValidationError, model_validator
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Part, Score
+from dtqn.settings import gone
 from dtqn.settings.config import Config, ConfigError, fields_of
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import CONFIGS, Layer, build, check_code, merge, nested, read_yaml, without
@@ -34,6 +35,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shares(shares: dict[str, float]) -> dict[str, float]:
     """Shares of the budget, of settings with a number."""
+    shares, _ = gone.of_today(shares)
     for name, share in shares.items():
         if name in _NOT_THE_SUITES:
             raise ValueError(f"{name} is {share}: leave it out; it is no share of the budget")

@@ -27,6 +27,7 @@ from dtqn.experiments.sweep_file import SweepFile
 from dtqn.experiments.sweep_space import Parameter
 from dtqn.files import lock_file, locked
 from dtqn.settings.config import ConfigError
+from dtqn.training.checkpoint import FOREIGN
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 _JOURNAL = "journal.log"
@@ -155,9 +156,11 @@ def _opened(journal: Path, lock: _JournalLock, file: SweepFile) -> optuna.Study:
             study = optuna.load_study(study_name=None, storage=storage, pruner=pruner)
             for frozen in study.get_trials(deepcopy=False):
                 _TRIAL.validate_python(Trial.of(frozen)._asdict())
+                optuna.trial.Trial(study, frozen._trial_id)  # reads the attributes of Optuna's own
+            next(draws(file, 0, study.get_trials(deepcopy=False)), None)  # reads all the rest
             return study
         return optuna.create_study(storage=storage, pruner=pruner, direction=file.goal)
-    except (ValueError, LookupError, TypeError, AssertionError, RuntimeError) as error:
+    except (*FOREIGN, AssertionError) as error:
         raise ConfigError(
             f"{journal}: is no record of a sweep ({type(error).__name__}); move it away, "
             "what has been run is found again"
@@ -236,7 +239,7 @@ class Study:
         try:
             with (self.folder / "processes" / process).open("r+b") as file:
                 return not lock_file(file.fileno())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # or it is no name of a file
             return False
 
     def take(self, number: int, run_dir: str) -> Trial:

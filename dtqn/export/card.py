@@ -94,7 +94,7 @@ def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, Evaluat
     ceiling = task_spec(config).ceiling_note
     rows = {
         "task": f"`{name_of(config).task}` ({task_identity(config).made_of})",
-        "agent": f"`{name_of(config).agent}`, core `{config.network.core}`",
+        "agent": f"`{name_of(config).agent}`, core `{config.network.core.name}`",
         "parameters": number(about.get("parameters") or 0),
         **{f"score, {name} weights": score(result) + ceiling for name, result in scores.items()},
         "environment steps": number(about["env_steps"]),
@@ -140,7 +140,7 @@ def _header(config: Config, last: EvaluationResult) -> dict[str, Any]:
     return {
         "library_name": "dtqn",
         "pipeline_tag": "reinforcement-learning",
-        "tags": list(dict.fromkeys([*_HEADER_TAGS, config.env, config.agent, config.network.core])),
+        "tags": list(dict.fromkeys([*_HEADER_TAGS, config.env, config.agent, config.network.core.name])),
         "model-index": [{"name": f"{config.agent}-{config.env}-seed{config.seed}", "results": [result]}],
     }
 

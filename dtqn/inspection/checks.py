@@ -165,7 +165,8 @@ def _learned(played: _Played, rounded: bool = False) -> list[float]:
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
         real = first_rows(batch.learn_rows, q.shape[1])
         if not trace_window(network):  # rows beyond a window are read by another one
-            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < config.network.context_length
+            context = (config.network.core.reach or 0) + 1
+            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < context
         other = _learn_values(network, _rounded(batch)) if rounded else seen
         size = (high - low + (seen - middle).abs()).clamp(min=1e-9)
         found.append(_difference((q / size)[real], (other / size)[real]))

@@ -112,10 +112,10 @@ def _comparable(mine: Config, other: Config, path: Path) -> None:
         raise ConfigError(
             f"--memoryless is {path}, a run on {other.env}; must be one on the same task, {mine.env}"
         )
-    if other.network.core != "none":
+    if other.network.core.name != "none":
         raise ConfigError(
-            f"--memoryless is {path}, a run with the core {other.network.core}; must be one without a core, "
-            "such as dqn's"
+            f"--memoryless is {path}, a run with the core {other.network.core.name}; must be one without a "
+            "core, such as dqn's"
         )
     if differing := _options(mine).items() ^ _options(other).items():
         names = ", ".join(sorted({f"task.{name}" for name, _ in differing}))

@@ -20,11 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dtqn.choices.learner import Hard, Soft
 from dtqn.graphs import Captured
 from dtqn.learning import losses
 from dtqn.learning.adam import Adam, Flat
 from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
-from dtqn.learning.objective import Objective, StepErrors
+from dtqn.learning.objective import Objective
+from dtqn.learning.predictions import StepErrors
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
@@ -111,7 +113,7 @@ class Learner:
         self.objective = Objective(config, network.head.prediction)
         self.online = network
         self._recall = network.head.recall if isinstance(network.head, RecallingHead) else None
-        alone = config.target_update == "none"
+        alone = config.target_update.name == "none"
         self.target = network if alone else copy.deepcopy(network).requires_grad_(False)
         """The network that bootstraps; the online one itself where there is no other."""
         named = dict(network.named_parameters())
@@ -289,16 +291,17 @@ class Learner:
 
     def _average_target(self, finite: Tensor) -> None:
         """The soft update of the target network, where the update was `finite`."""
-        if self.config.target_update == "soft":
+        if isinstance(self.config.target_update, Soft):
             # A rate of 0 in place of a branch, which would wait for the number.
-            rate = self.config.target_ema_rate * finite
+            rate = self.config.target_update.rate * finite
             for target, online in zip(self._target.tensors, self._online.tensors, strict=True):
                 target.lerp_(online, rate.to(target.dtype))
 
     @torch.no_grad()
     def _copy_target(self) -> None:
         """The hard update of the target network, where it is due."""
-        if self.config.target_update == "hard" and self.learner_steps % self.config.target_update_period == 0:
+        update = self.config.target_update
+        if isinstance(update, Hard) and self.learner_steps % update.period == 0:
             torch._foreach_copy_(self._target.tensors, self._online.tensors)
 
     def get_state(self) -> dict[str, Any]:

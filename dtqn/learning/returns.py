@@ -9,11 +9,12 @@ gives a bootstrap value and is never learned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from dtqn.choices.learner import NStep, Peng, Watkins
 from dtqn.types import first_rows
 
 
@@ -52,6 +53,25 @@ def value_transform(value_rescaling: bool) -> ValueTransform:
     return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
 
 
+# Where a return goes on: c_t [B, R] by the settings of `learner.returns`, None for n-step returns.
+
+Continuation: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor | None]
+"""(the return's settings, max_a Q(s_t, a) [B, R], Q(s_t, a_t) [B, R], real rows [B]) -> c_t."""
+
+
+def no_trace(settings: NStep, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> None:
+    """An n-step return goes on for n steps, whatever the actions."""
+
+
+def peng_trace(settings: Peng, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
+    return torch.full_like(q_max, settings.q_lambda)
+
+
+def watkins_trace(settings: Watkins, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
+    near = near_greedy(q_max, q_taken, learn_rows, settings.tolerance)
+    return torch.where(near, torch.full_like(q_max, settings.q_lambda), 0.0)
+
+
 # The value that a row is bootstrapped with.
 
 
@@ -79,16 +99,20 @@ def soft_value(values: Tensor, log_policy: Tensor, temperature: float) -> Tensor
     return (log_policy.exp() * (values - temperature * log_policy)).sum(dim=2)
 
 
+LOWEST_LOG_POLICY = -1.0
+"""l_0 of Munchausen's reward."""
+
+
 def munchausen_rewards(
-    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float, clip: float
+    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float
 ) -> Tensor:
-    """r_{t+1} + alpha max(tau log pi(a_t | s_t), -clip), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
+    """r_{t+1} + alpha max(tau log pi(a_t | s_t), l_0), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
 
     Args:
         reward: [B, R]; log_policy: [B, R, A]; action: [B, R - 1] a_t.
-        clip: minus the paper's l_0.
     """
-    bonus = alpha * (temperature * select_action(log_policy[:, :-1], action)).clamp(min=-clip, max=0)
+    taken = temperature * select_action(log_policy[:, :-1], action)
+    bonus = alpha * taken.clamp(min=LOWEST_LOG_POLICY, max=0)
     return torch.cat([reward[:, :1], reward[:, 1:] + bonus], dim=1)
 
 

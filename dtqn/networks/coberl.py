@@ -15,13 +15,16 @@ Legend: B batch, T steps, M memory length, W trace window, D width.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
+from dtqn.choices import cores
+from dtqn.networks.gates import LayerSettings, make_gate
 from dtqn.networks.gtrxl import GTrXL, GTrXLState, GTrXLTrace
 from dtqn.networks.rnn import LSTMLayer
 from dtqn.networks.stack import HiddenAndCell, RecurrentStack
+from dtqn.settings.config import NetworkConfig
 
 
 class CoBERLState(NamedTuple):
@@ -42,9 +45,8 @@ class CoBERL(nn.Module):
     def __init__(self, *, transformer: GTrXL, gate: nn.Module, lstm: LSTMLayer) -> None:
         super().__init__()
         self.transformer, self.gate = transformer, gate
-        self.recurrent = RecurrentStack(
-            layers=[lstm], state_type=HiddenAndCell, layer_shape=(transformer.width,)
-        )
+        shape = (transformer.width,)
+        self.recurrent = RecurrentStack([lstm], HiddenAndCell(shape, shape))
         self.num_layers = transformer.num_layers
 
     def trace_spec(self) -> CoBERLTrace:
@@ -75,3 +77,17 @@ class CoBERL(nn.Module):
         if not want_trace:
             return output, None, None
         return output, CoBERLState(memory, recurrent), CoBERLTrace(left, rows)
+
+
+def make_core(config: NetworkConfig) -> CoBERL:
+    core, width = cast(cores.CoBERL, config.core), config.width
+    gate = make_gate(core.gate, width=width, bias=core.gate_bias)
+    transformer = GTrXL(
+        LayerSettings.of(width, core),
+        num_layers=core.num_layers,
+        memory_length=core.memory_length,
+        span_ramp=None,
+        compression=None,
+    )
+    lstm = LSTMLayer(width=width, skip=False, longest=core.longest, orthogonal=False)
+    return CoBERL(transformer=transformer, gate=gate, lstm=lstm)

@@ -16,12 +16,16 @@ D width.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.choices import cores
 from dtqn.networks.attention import sinusoid
 from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
+from dtqn.settings.config import NetworkConfig
 
 
 def _seen(x: Tensor, at: Tensor) -> Tensor:
@@ -125,3 +129,15 @@ class TransformerDecoder(nn.Module):
             x = layer(x)
         normed: Tensor = self.final_norm(self.layers[-1](x, at))
         return normed
+
+
+def make_core(config: NetworkConfig) -> TransformerDecoder:
+    core = cast(cores.DTQN, config.core)
+    return TransformerDecoder(
+        LayerSettings.of(config.width, core),
+        num_layers=core.num_layers,
+        context_length=core.context_length,
+        positions=core.positions,
+        share_gates=core.share_gates,
+        final_norm=core.final_norm,
+    )

@@ -37,14 +37,17 @@ N = B H matrices, M = K N chunks of all matrices.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.choices import cores
 from dtqn.networks.gates import feed_forward
 from dtqn.networks.rnn import chrono_bias
+from dtqn.networks.stack import Hidden, RecurrentStack
+from dtqn.settings.config import NetworkConfig
 
 CHUNK = 16
 """The largest C. A chunk's products cost C^2, and each chunk waits for the one before."""
@@ -250,3 +253,15 @@ class _Chunks(torch.autograd.Function):
         d_log_g += d_log_decay.sum(2, keepdim=True) - d_log_decay.sum(1)[..., None]
         d_log_g[:, -1] += d_log_end.sum(1) + g[:, -1] * (d_states * states).sum((1, 2))[:, None]
         return d_qk, -beta * d_rows[:, 1], d_log_g, d_beta, d_now
+
+
+def make_core(config: NetworkConfig) -> RecurrentStack:
+    core, width = cast(cores.DeltaNet, config.core), config.width
+    layers = [
+        GatedDeltaNetLayer(
+            width=width, num_heads=core.num_heads, mlp_width=core.mlp_width, longest=core.longest
+        )
+        for _ in range(core.num_layers)
+    ]
+    size = width // core.num_heads
+    return RecurrentStack(layers, Hidden((core.num_heads, size, size)))

@@ -155,6 +155,11 @@ class LayerSettings(NamedTuple):
     norm: str
     """`pre`, `post` or `none`."""
 
+    @classmethod
+    def of(cls, width: int, core: Any) -> LayerSettings:
+        """From the settings of a core that has such layers."""
+        return cls(width, core.num_heads, core.mlp_width, core.gate, core.gate_bias, core.norm)
+
 
 def make_norm(norm: str, width: int) -> nn.Module:
     """LayerNorm for a sub-module's input (`pre`) or output (`post`); the identity for `none`."""

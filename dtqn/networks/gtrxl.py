@@ -24,12 +24,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.choices import cores
 from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
 from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
 from dtqn.networks.packing import Layout, Packing, layout
+from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
 from dtqn.types import TraceSpec
+
+SPAN_RAMP = 8
+"""R of adaptive spans, in steps."""
 
 
 class GTrXLState(NamedTuple):
@@ -384,3 +389,21 @@ class GTrXL(nn.Module):
         nothing = distance > held[..., None]
         mask = torch.zeros(nothing.shape, dtype=dtype, device=filled.device)
         return positions, mask.masked_fill_(nothing, -math.inf)
+
+
+def make_core(config: NetworkConfig) -> GTrXL:
+    core, compression = cast(cores.GTrXL, config.core), None
+    if core.compressed_slots:
+        compression = Compression(
+            width=config.width,
+            memory_length=core.memory_length,
+            num_slots=core.compressed_slots,
+            rate=cores.COMPRESSION_RATE,
+        )
+    return GTrXL(
+        LayerSettings.of(config.width, core),
+        num_layers=core.num_layers,
+        memory_length=core.memory_length,
+        span_ramp=SPAN_RAMP if core.adaptive_span else None,
+        compression=compression,
+    )

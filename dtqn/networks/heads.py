@@ -2,53 +2,34 @@
 
 A head's last layer gives Z numbers for each action, and its *prediction* says what they are: the expected
 return itself (Z = 1), or the logits of a distribution on atoms. In both cases the output holds the expected
-return `q`, which actors, evaluation and metrics read.
+return `q`, which actors, evaluation and metrics read. What predictions there are, with their targets
+and losses, is in `dtqn.learning.predictions`.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dtqn.types import QOutput
 
 
-class Expectation(nn.Module):
-    """The expected return."""
+class Prediction(Protocol):
+    """A module that says what a head's numbers mean."""
 
-    size = 1
+    size: int
+    """Z, numbers for each action."""
+    target: Callable[..., Tensor]
+    """(the target network's output, values of actions -> the policy's, rows after each step) -> targets."""
+    errors: Callable[..., Any]
+    """(the online network's output at steps 0..R-2, actions [B, R - 1], targets, mask) -> their errors."""
 
-    def forward(self, numbers: Tensor) -> QOutput:
-        """[B, T, A, 1] -> output"""
-        return QOutput(numbers.squeeze(-1))
-
-
-class Categorical(nn.Module):
-    """Probabilities of returns z_i = v_min + i (v_max - v_min) / (Z - 1).
-
-    C51: Bellemare et al. 2017, arXiv 1707.06887.
-    """
-
-    atoms: Tensor
-    """[Z], kept in float64, so that they are exact at any precision."""
-
-    def __init__(self, num_atoms: int, v_min: float, v_max: float) -> None:
-        super().__init__()
-        self.size = num_atoms
-        atoms = torch.linspace(v_min, v_max, num_atoms, dtype=torch.float64)
-        self.register_buffer("atoms", atoms, persistent=False)
-
-    def forward(self, numbers: Tensor) -> QOutput:
-        """[B, T, A, Z] logits -> output with log-probabilities"""
-        log_probabilities = numbers.log_softmax(dim=-1)
-        atoms = self.atoms.to(numbers.dtype)
-        return QOutput((log_probabilities.exp() * atoms).sum(dim=-1), log_probabilities)
-
-
-Prediction: TypeAlias = Expectation | Categorical
+    def __call__(self, numbers: Tensor, /) -> QOutput:
+        """[B, T, A, Z] -> output, whose `q` is the expected return"""
+        ...
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

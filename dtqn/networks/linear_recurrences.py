@@ -24,14 +24,17 @@ Legend: B batch, T steps, C steps of a block, K blocks, N features (any number o
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dtqn.choices import cores
 from dtqn.networks.gates import feed_forward
 from dtqn.networks.rnn import chrono_bias
+from dtqn.networks.stack import Hidden, RecurrentStack
+from dtqn.settings.config import NetworkConfig
 
 R_MIN, R_MAX = 0.9, 0.999
 """The ring of the paper's long-range tasks: a state halves in 7 to 700 steps."""
@@ -162,3 +165,19 @@ class MinGRULayer(nn.Module):
         h = linear_scan(torch.sigmoid(-gate), torch.sigmoid(gate) * positive(candidate), hidden)
         x = x + h
         return x + self.mlp(self.mlp_norm(x)), (h,) if want_trace else None
+
+
+def make_mingru(config: NetworkConfig) -> RecurrentStack:
+    core, width = cast(cores.MinGRU, config.core), config.width
+    layers = [
+        MinGRULayer(width=width, mlp_width=core.mlp_width, longest=core.longest)
+        for _ in range(core.num_layers)
+    ]
+    return RecurrentStack(layers, Hidden((width,)))
+
+
+def make_lru(config: NetworkConfig) -> RecurrentStack:
+    num_layers = cast(cores.LRU, config.core).num_layers
+    return RecurrentStack(
+        [LRULayer(width=config.width) for _ in range(num_layers)], Hidden((2, config.width))
+    )

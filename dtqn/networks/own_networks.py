@@ -27,7 +27,7 @@ def core(config: NetworkConfig) -> Core:
     Raises:
         ConfigError: it cannot be made, or is no core of this version of the contract.
     """
-    setting, value = "network.core", config.core
+    setting, value = "network.core", config.core.name
     mine = config.model_copy(deep=True)  # a function may take what it has read out of `kwargs`
     made: Any = _made(setting, value, lambda make: make(mine), _CORE_METHODS)
     try:
@@ -52,7 +52,7 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
     """
     mine = config.model_copy(deep=True)
     made: Any = _made(
-        "network.encoder", config.encoder, lambda make: make(mine, observation_space, num_actions), ()
+        "network.encoder", config.encoder.name, lambda make: make(mine, observation_space, num_actions), ()
     )
     return made
 

@@ -18,11 +18,16 @@ Legend: B batch, T steps, D width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from dtqn.choices import cores
+from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
+from dtqn.settings.config import NetworkConfig
+from dtqn.settings.named_code import found
 
 
 def chrono_bias(width: int, longest: int) -> Tensor:
@@ -127,3 +132,21 @@ class GRULayer(nn.Module):
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""
         y, _ = self.gru(x, hidden[None].contiguous())
         return (x + y if self.skip else y), (y,) if want_trace else None
+
+
+def make_lstm(config: NetworkConfig) -> RecurrentStack:
+    core, width = cast(cores.LSTM, config.core), config.width
+    begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
+    layers: list[nn.Module] = [
+        LSTMLayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)
+    ]
+    if config.encoder.gives_parts:
+        layers[0] = found("dtqn.networks.darqn:AttentiveLSTMLayer")(width=width, **begins)
+    return RecurrentStack(layers, HiddenAndCell((width,), (width,)))
+
+
+def make_gru(config: NetworkConfig) -> RecurrentStack:
+    core, width = cast(cores.GRU, config.core), config.width
+    begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
+    layers = [GRULayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)]
+    return RecurrentStack(layers, Hidden((width,)))

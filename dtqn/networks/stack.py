@@ -1,16 +1,17 @@
 """A core made of recurrent layers. Its state is the last row of its trace: W = 1.
 
-Legend: B batch, T steps, L layers, D width, N the shape that a layer keeps of one field.
+Legend: B batch, T steps, L layers, D width, N the shape that a layer keeps of one field, each its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from dtqn.settings.config import NetworkConfig
 from dtqn.types import State, Trace, TraceSpec, map_tree
 
 
@@ -19,16 +20,16 @@ class NoState(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """State [B, L, N], or trace rows [B, T, L, N]."""
+    """State [B, L, N], trace rows [B, T, L, N], or N."""
 
-    hidden: Tensor
+    hidden: Any
 
 
 class HiddenAndCell(NamedTuple):
-    """State [B, L, N] each, or trace rows [B, T, L, N]."""
+    """State [B, L, N] each, trace rows [B, T, L, N], or N."""
 
-    hidden: Tensor
-    cell: Tensor
+    hidden: Any
+    cell: Any
 
 
 class RecurrentStack(nn.Module):
@@ -39,27 +40,20 @@ class RecurrentStack(nn.Module):
     its state after each step, [B, T, N] each. A stack of no layers is a core without memory.
     """
 
-    def __init__(
-        self, *, layers: Iterable[nn.Module], state_type: Callable[..., State], layer_shape: tuple[int, ...]
-    ) -> None:
-        """
-        Args:
-            state_type: the NamedTuple of the fields that every layer keeps.
-            layer_shape: the shape of each of them, in one layer, at one step.
-        """
+    def __init__(self, layers: Iterable[nn.Module], shapes: Any) -> None:
+        """`shapes`: a NamedTuple of the fields that every layer keeps, with the shape of each at one step."""
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.num_layers = len(self.layers)
-        self._state_type = state_type
-        self._fields: tuple[str, ...] = state_type._fields  # type: ignore[attr-defined]
-        self._shape = (self.num_layers, *layer_shape)
+        self._state_type: Callable[..., State] = type(shapes)
+        self._shapes = [(self.num_layers, *shape) for shape in shapes]
 
     def trace_spec(self) -> Trace:
-        return self._state_type(*(TraceSpec(self._shape, 1) for _ in self._fields))
+        return self._state_type(*(TraceSpec(shape, 1) for shape in self._shapes))
 
     def initial_state(self, batch_size: int) -> State:
         return self._state_type(
-            *(next(self.parameters()).new_zeros((batch_size, *self._shape)) for _ in self._fields)
+            *(next(self.parameters()).new_zeros((batch_size, *shape)) for shape in self._shapes)
         )
 
     def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor) -> State:
@@ -88,3 +82,8 @@ class RecurrentStack(nn.Module):
             return x, None, None
         trace = self._state_type(*(torch.stack(rows, dim=2) for rows in zip(*left, strict=True)))
         return x, self._state_type(*(rows[:, -1].detach() for rows in trace)), trace
+
+
+def make_none(config: NetworkConfig) -> RecurrentStack:
+    """A core without memory."""
+    return RecurrentStack([], NoState())

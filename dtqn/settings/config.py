@@ -1,21 +1,22 @@
 """The settings of a run, resolved, and each of them by its dotted name.
 
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. The files
-`network`, `learner` and `run` state each one's default, unit, legal range and the cores that read it, and
-`envs.options` those of a task. `rules` says which of them do not go together and which nothing reads.
+`network`, `learner_and_replay` and `run` state each one's default, unit and legal range, and `envs.options`
+those of a task. Some of them are choices: `network.core` names one of several things, which have settings of
+their own, such as `network.core.memory_length` (`dtqn.choices`). `rules` says which do not go together.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 from pydantic.fields import FieldInfo
 
-from dtqn.settings import rules, values
+from dtqn.settings import gone, group, rules, values
 from dtqn.settings.group import ConfigError as ConfigError
 from dtqn.settings.group import MisfitError as MisfitError
 from dtqn.settings.group import wrong as wrong
@@ -31,7 +32,12 @@ from dtqn.settings.run import TaskConfig as TaskConfig
 class Config(RunConfig):
     """One run, resolved."""
 
-    rules_of_group = rules.RUN
+    @model_validator(mode="after")
+    def _parts_go_together(self) -> Config:
+        group.check(rules.RUN, self)
+        for _, part in parts(self):
+            group.check(part.rules_of_run, self)
+        return self
 
     @property
     def records_graphs(self) -> bool:
@@ -39,28 +45,73 @@ class Config(RunConfig):
         return rules.is_recordable(self) if self.cuda_graphs == "auto" else self.cuda_graphs
 
     def unread(self) -> list[str]:
-        """Settings that were changed from their default and that nothing reads, given the others.
+        """Settings that were changed from their default and that nothing reads, given the others."""
+        ignored = {
+            f"{prefix}{name}"
+            for prefix, part in parts(self)
+            for names, is_read in part.read_if
+            if not is_read(part, self)
+            for name in names.split()
+        }
+        fields, here = fields_of(), settings_of(self)
+        return [name for name in here if name in ignored and here[name] != fields[name].default]
 
-        Those that presets of tasks set for every agent are left out, such as `network.memory_length`.
-        """
-        return [
-            name
-            for name, field in fields_of().items()
-            if value_of(self, name) != field.default and not rules.is_read(self, name, field)
-        ]
+
+def parts(whole: group.Group, prefix: str = "") -> Iterator[tuple[str, group.Group]]:
+    """A group, and those in it, each with the beginning of the names of its settings."""
+    yield prefix, whole
+    for name, value in whole:
+        if isinstance(value, group.Group):
+            yield from parts(value, f"{prefix}{name}.")
+
+
+def settings_of(whole: group.Group, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value of all that a run has set; of a choice its name and the chosen one's settings."""
+    found: dict[str, Any] = {}
+    for name, value in whole:
+        if isinstance(value, group.Member):
+            found[prefix + name] = value.name
+        if isinstance(value, group.Group):
+            found |= settings_of(value, f"{prefix}{name}.")
+        elif not (name == "name" and isinstance(whole, group.Member)):
+            found[prefix + name] = value
+    return found
 
 
 @functools.cache
 def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str, FieldInfo]:
-    """Dotted name -> field of every leaf setting, in order of declaration."""
+    """Dotted name -> field of every leaf setting, in order of declaration.
+
+    One that several of what a choice names have is there once, as the one with the most values has it.
+    """
     leaves: dict[str, FieldInfo] = {}
     for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            leaves.update(fields_of(kind, f"{prefix}{name}."))
-        else:
+        inner: list[Any] = []
+        if choice := values.mark_of(field, values.Choice):
             leaves[prefix + name] = field
+            inner = list(choice.members)
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            inner = [field.annotation]
+        elif not (name == "name" and issubclass(model, group.Member)):
+            leaves[prefix + name] = field
+        for part in inner:
+            for leaf, of_part in fields_of(part, f"{prefix}{name}.").items():
+                known = leaves.setdefault(leaf, of_part)
+                leaves[leaf] = max(known, of_part, key=lambda one: len(values.choices(one)))
     return leaves
+
+
+@functools.cache
+def choices_of() -> Mapping[str, values.Choice]:
+    """Dotted name -> the choices among the settings."""
+    marked = ((name, values.mark_of(field, values.Choice)) for name, field in fields_of().items())
+    return {name: choice for name, choice in marked if choice}
+
+
+def having(name: str) -> list[str]:
+    """What a setting is of, by the names that its choice takes; empty where it is of no choice."""
+    choice, _, setting = name.rpartition(".")
+    return choices_of()[choice].having(setting) if choice in choices_of() else []
 
 
 def spelled(name: str) -> str:
@@ -71,14 +122,15 @@ def spelled(name: str) -> str:
 
 
 def setting_of(name: str) -> str | None:
-    """The setting that a dotted name is of: `network.kwargs` is that of `network.kwargs.heads` too.
+    """The setting that a dotted name is of: `network.core.kwargs` is that of `network.core.kwargs.heads` too.
 
-    None where there is no such setting.
+    None where there is no such setting, and was none under a name of earlier versions.
     """
     fields = fields_of()
-    if name in fields:
+    if name in fields or name in gone.MOVED:
         return name
-    within = (x for x, field in fields.items() if name.startswith(f"{x}.") and values.is_mapping(field))
+    mappings = [x for x, field in fields.items() if values.is_mapping(field)] + [gone.KWARGS]
+    within = (x for x in mappings if name.startswith(f"{x}."))
     return next(within, None) if all(name.split(".")) else None
 
 
@@ -87,4 +139,4 @@ def value_of(config: Config, name: str) -> Any:
     value: Any = config
     for part in name.split("."):
         value = getattr(value, part)
-    return value
+    return value.name if isinstance(value, group.Member) else value

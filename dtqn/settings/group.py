@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
 from dtqn.settings import values
+from envs.options import is_plain
 
 Rule: TypeAlias = Callable[[Any], str | None]
 """Looks at a group or at the whole run; in one line what is wrong and what to try, or None."""
+
+
+Conditions: TypeAlias = tuple[tuple[str, Callable[[Any, Any], Any]], ...]
+"""Fields, with blanks between, and what says whether they are read, by their group and the whole run."""
 
 
 def misfit(
@@ -33,6 +38,10 @@ class MisfitError(ConfigError):
     """Settings that are legal one by one and not together."""
 
 
+class BrokenRule(ValueError):
+    """The text of a rule, where pydantic asks for it."""
+
+
 def wrong(name: str, value: object, why: str) -> ConfigError:
     """The error of one setting or option: `--runs-dir is x: leave it out with --run-dir`."""
     return ConfigError(f"{name} is {values.shown(value) if isinstance(value, str) else value}: {why}")
@@ -49,6 +58,11 @@ class Group(BaseModel):
         protected_namespaces=(),
     )
     rules_of_group: ClassVar[Sequence[Rule]] = ()
+    """About the group alone."""
+    rules_of_run: ClassVar[Sequence[Rule]] = ()
+    """About the whole run, where the group is a part of it."""
+    read_if: ClassVar[Conditions] = ()
+    """All others always have an effect."""
 
     @field_validator("*", mode="before")
     @classmethod
@@ -57,7 +71,42 @@ class Group(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Group:
-        for rule in self.rules_of_group:
-            if text := rule(self):
-                raise ValueError(text)
+        check(self.rules_of_group, self)
         return self
+
+
+def check(rules: Iterable[Rule], settings: Any) -> None:
+    """A `BrokenRule` where one of them is."""
+    for rule in rules:
+        if text := rule(settings):
+            raise BrokenRule(text)
+
+
+class Member(Group):
+    """One of several things that a setting can be, with the settings that it alone has (`values.Choice`)."""
+
+    made_by: ClassVar[str] = ""
+    """The function that makes it, `module:name`, which is imported where it is asked for."""
+    name: str
+    """What it is called."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user has written it."""
+        return values.is_own(self.name)
+
+
+class Own(Member):
+    """What a user has written, called `module:name`."""
+
+    rules_of_group = (
+        misfit(
+            lambda c: not is_plain(dict(c.kwargs)),
+            "kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, none, "
+            "and lists and mappings of these",
+            lambda c: values.shown(dict(c.kwargs)),
+        ),
+    )
+
+    kwargs: Mapping[str, Any] = {}
+    """Settings of its own, for the function that makes it."""

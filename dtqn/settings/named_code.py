@@ -20,6 +20,12 @@ _LOADED: dict[str, str] = {}
 setting that named it, `network.core is a:b`."""
 
 
+def found(name: str) -> Any:
+    """What the suite itself calls `module:name`."""
+    module, _, within = name.partition(":")
+    return getattr(importlib.import_module(module), within)
+
+
 def load(setting: str, value: str) -> Callable[..., Any]:
     """The function or class that `value` names, for the setting of that name.
 

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
 
 _OF_AGENT = ("network.", "learner.", "replay.", "actor.")
 _LONGEST = 100
@@ -23,7 +23,7 @@ class Name(NamedTuple):
 
 def name_of(config: Config) -> Name:
     """The run's name; an agent that is no shipped preset has what its own name says."""
-    options = {name: value_of(config, name) for name in fields_of() if name.startswith("task.")}
+    options = {name: value for name, value in settings_of(config).items() if name.startswith("task.")}
     task = _changes(config, _base(config.env, {}, None), ("task.",))
     if config.agent not in presets.agents():
         return Name(config.env + task.replace("+task.", "+"), config.agent)
@@ -43,8 +43,9 @@ def _base(env: str, options: dict[str, object], agent: str | None) -> Config:
 
 def _changes(config: Config, base: Config, groups: tuple[str, ...]) -> str:
     """The settings of these groups that differ: `+network.width=40+replay.capacity=2000`."""
-    values = {name: value_of(config, name) for name in fields_of() if name.startswith(groups)}
-    return "".join(f"+{name}={_text(x)}" for name, x in values.items() if x != value_of(base, name))
+    usual = {name: field.default for name, field in fields_of().items()} | settings_of(base)
+    values = {name: value for name, value in settings_of(config).items() if name.startswith(groups)}
+    return "".join(f"+{name}={_text(value)}" for name, value in values.items() if value != usual[name])
 
 
 def _text(value: object) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dtqn.settings import record_files
-from dtqn.settings.config import Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
 from dtqn.settings.layers import (
     CONFIGS,
     NO_HORIZON,
@@ -27,6 +27,7 @@ from dtqn.settings.layers import (
     check_code,
     environment_layer,
     file_layer,
+    flags_layer,
     has_setting,
     layer_of,
     merge,
@@ -37,7 +38,7 @@ from dtqn.settings.layers import (
     setting_in,
     without,
 )
-from dtqn.settings.values import nearest, shown
+from dtqn.settings.values import is_mapping, nearest, shown
 from envs import entry_points
 
 _OVER_TASK = "over_task"
@@ -87,7 +88,7 @@ def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
         raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
-    layer = _of_agent(layer_of(source, values))
+    layer = _of_agent(layer_of(source, values))._replace(is_of_agent=True)
     if "task" in layer.values:
         raise ConfigError(f"{source} sets task, which has to be the same for all agents; leave it out")
     return layer
@@ -101,6 +102,7 @@ def resolve(
     below: Sequence[Layer] = (),
     suite: Sequence[Layer] = (),
     task_presets: bool = True,
+    for_all: bool = False,
 ) -> Config:
     """The configuration of a new run.
 
@@ -114,9 +116,11 @@ def resolve(
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
         task_presets: whether the task's preset is laid over the agent's.
+        for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)
-    own = Layer(None, nested(flags))
+    # W&B's agent types what a sweep over several cores has drawn.
+    own = flags_layer(flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
     try:
         files = [Shared.of(file, _content(file), configs)] if file else []
     except ConfigError as error:
@@ -155,7 +159,7 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
         for family in _env_presets(env, configs)
         if "task" in family.layer.values
     ]
-    return build([*presets, Layer(None, nested({**flags, "env": env}))])
+    return build([*presets, flags_layer({**flags, "env": env})])
 
 
 class Agent(NamedTuple):
@@ -177,7 +181,7 @@ def agents(configs: Path = CONFIGS) -> list[str]:
 
 
 def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
-    """The agent that `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.memory_length=80` stands for.
+    """What `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.core.memory_length=80` stands for.
 
     Raises:
         ConfigError: one line that begins with the part that is wrong.
@@ -185,7 +189,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
     file, own_name = _base_of(text, base, configs)
-    preset = file_layer(file)
+    preset = file_layer(file)._replace(is_of_agent=True)
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     name = named if equals else own_name
@@ -260,7 +264,7 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
 def _is_whole(layer: Layer) -> bool:
     """Whether it holds every setting, as a run's own config.yaml does; an older version's lacks a few."""
     held = sum(has_setting(layer.values, name) for name in fields_of())
-    return held > 0.75 * len(fields_of()) and layer.values.keys() >= {"env", "agent", "seed"}
+    return held > 0.75 * len(settings_of(Config())) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
 def _agent_file(name: str, configs: Path) -> Path:
@@ -278,12 +282,8 @@ def unread(config: Config) -> list[str]:
 def kept_of_preset(config: Config) -> dict[str, bool]:
     """The settings that the agent's shipped preset sets, and whether the run has its value of each."""
     preset = find_agent(config.agent).preset
-    own = build([preset])
-    return {
-        name: value_of(config, name) == value_of(own, name)
-        for name in fields_of()
-        if has_setting(preset.values, name)
-    }
+    own, here = settings_of(build([preset])), settings_of(config)
+    return {name: name in here and here[name] == own[name] for name, _ in preset.settings()}
 
 
 def _time_limit(given: Sequence[Layer]) -> int | None:
@@ -321,7 +321,8 @@ def _with_horizon(
     """
     filled: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping) and group + name in fields_of():  # of the user's own words
+        setting = fields_of().get(group + name)
+        if setting is not None and is_mapping(setting):  # of the user's own words
             filled[name] = value
         elif isinstance(value, Mapping):
             filled[name] = _with_horizon(value, env, time_limit, f"{group}{name}.")

@@ -16,13 +16,13 @@ from dtqn.settings.layers import merge, of_today
 from envs.errors import check_is_file
 
 SUFFIX = ".jsonl"
-_KEYS = {"env", "agent", "seed", "settings_hash", "settings"}
-"""Keys that a record of a run has, and no file of settings."""
+_KEYS = {"env": str, "agent": str, "seed": int, "settings_hash": str, "settings": object}
+"""Keys that a record of a run has, and no file of settings; what each holds."""
 _NAME = "must be FILE.jsonl#TASK/AGENT/SEED"
 
 
 def is_record(content: Mapping[str, Any]) -> bool:
-    return content.keys() >= _KEYS
+    return all(key in content and isinstance(content[key], kind) for key, kind in _KEYS.items())
 
 
 def lines(file: Path) -> list[bytes]:

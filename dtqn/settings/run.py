@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
-from pydantic import Field, create_model
+from pydantic import Field, SerializeAsAny, create_model
 
+from dtqn.choices.actor import EXPLORATIONS, POOLS, Exploration, Inline, Ladder, Pool, Processes
 from dtqn.settings.group import Group
 from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
 from dtqn.settings.network import NetworkConfig
-from dtqn.settings.values import AutoOr, SomeOf
+from dtqn.settings.values import AutoOr
 from envs.options import TaskOptions
 
 
@@ -30,22 +32,17 @@ class TaskConfig(_TaskOptions):
 class ActorConfig(Group):
     """Acting: copies of the task, who steps them, exploration."""
 
+    read_if = (
+        ("epsilon_final", lambda actor, run: not actor.has_ladder),
+        ("annealing", lambda actor, run: actor.epsilon_anneal_env_steps > 0),
+    )
+
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
-    pool: Literal["inline", "process", "ray"] = "inline"
+    pool: Annotated[SerializeAsAny[Pool], POOLS] = Inline()
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
-    num_workers: int = Field(2, ge=1, le=100_000)
-    """Workers that share the copies and have a copy of the network each, on the CPU (process, ray)."""
-    max_lead: int = Field(2, ge=0, le=1000)
-    """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick (workers)."""
-    step_timeout: float = Field(300.0, gt=0, le=1_000_000)
-    """Seconds without an answer after which a worker counts as hung, and is replaced (workers)."""
-    exploration: Literal["ladder", "annealed"] = "ladder"
-    """Each copy's final epsilon: its rung 0.4^(1 + 7i/(N-1)) of Ape-X's ladder, or `epsilon_final`."""
-    ladder_base: float = Field(0.4, gt=0, lt=1)
-    """The ladder's base."""
-    ladder_exponent: float = Field(7.0, ge=0)
-    """The ladder's alpha: the last rung is base^(1 + alpha)."""
+    exploration: Annotated[SerializeAsAny[Exploration], EXPLORATIONS] = Ladder()
+    """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
@@ -57,6 +54,11 @@ class ActorConfig(Group):
     in units of scaled rewards."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes that begin with a burst of random actions."""
+
+    @property
+    def has_ladder(self) -> bool:
+        """Whether the copies have different final epsilons; a single one has `epsilon_final`."""
+        return isinstance(self.exploration, Ladder) and self.num_envs > 1
 
 
 class EvaluationConfig(Group):
@@ -88,6 +90,8 @@ SETTLED = ("threads", "evaluator")
 class RunConfig(Group):
     """One run; `config.Config` is one whose settings go together."""
 
+    read_if = (("evaluator", lambda _, run: run.evaluator == "inline" or not run.may_end_early),)
+
     env: str = "gridverse-memory-7x7"
     """The task's id; the command `envs` lists them."""
     agent: str = "gtrxl"
@@ -111,8 +115,6 @@ class RunConfig(Group):
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
     without auxiliary losses, rollouts and RAdam, which no graph can hold."""
-    tracker: Annotated[str, SomeOf("wandb", "tensorboard")] = "wandb"
-    """Where the metrics are sent; W&B as `wandb` says, TensorBoard's files to the folder `tensorboard`."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
@@ -125,11 +127,6 @@ class RunConfig(Group):
     replay: ReplayConfig = ReplayConfig()
     actor: ActorConfig = ActorConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-
-    @property
-    def trackers(self) -> list[str]:
-        """The names in `tracker`."""
-        return self.tracker.split(",")
 
     @property
     def num_threads(self) -> int:
@@ -154,7 +151,12 @@ class RunConfig(Group):
     @property
     def num_workers(self) -> int:
         """Processes beside the run that step copies of its task."""
-        return self.actor.num_workers if self.actor.pool != "inline" else 0
+        return self.actor.pool.num_workers if isinstance(self.actor.pool, Processes) else 0
+
+    @property
+    def max_lead(self) -> int:
+        """Ticks that they may be ahead of the learner."""
+        return self.actor.pool.max_lead if isinstance(self.actor.pool, Processes) else 0
 
     def on_cpu(self) -> Self:
         """The run without a GPU."""
@@ -178,10 +180,18 @@ class RunConfig(Group):
     @property
     def env_steps_per_update(self) -> float:
         """Environment steps for one learner step; of a rollout, the mean over its updates."""
-        learner = self.learner
-        if not learner.rollout_length:
-            return learner.env_steps_per_update
-        return learner.rollout_length * self.actor.num_envs / (learner.epochs * learner.minibatches)
+        return self.learner.batches.steps_of_update(self.actor.num_envs)
+
+    @property
+    def most_rows(self) -> float:
+        """The rows of the longest episode."""
+        import envs  # only here, as hardly any run needs the task for its settings
+
+        try:
+            rows = envs.spec(self.env, **self.task.model_dump()).horizon
+        except ValueError:
+            rows = None  # a check that comes later says what is wrong with the task
+        return math.inf if rows is None else rows
 
     @property
     def evaluation_period(self) -> int:

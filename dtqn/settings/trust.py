@@ -29,7 +29,8 @@ OPTION = "--trust-code"
 VARIABLE = "DTQN_TRUST_CODE"
 """In the environment of processes that a command starts for runs that it has looked at."""
 _NAMES = ("env", "network.core", "network.encoder")
-SETTINGS = (*_NAMES, "task.kwargs", "task.backend", "network.kwargs")
+_ARGUMENTS = {name: "task.kwargs" if name == "env" else f"{name}.kwargs" for name in _NAMES}
+SETTINGS = (*_NAMES, "task.backend", *_ARGUMENTS.values())
 """Settings that say which code is run, and with what."""
 _trusts: ContextVar[bool] = ContextVar("trusts", default=False)
 _of_this_process: set[str] = set()
@@ -69,8 +70,8 @@ def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
 def named(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings among `values` that name code, with the arguments that it is called with."""
     code = {name: values[name] for name in _NAMES if name in values and _is_code(name, values)}
-    arguments = {"task.kwargs" if name == "env" else "network.kwargs" for name in code}
-    return code | {name: values.get(name) or {} for name in sorted(arguments)}
+    arguments = sorted(_ARGUMENTS[name] for name in code)
+    return code | {name: values.get(name) or {} for name in arguments}
 
 
 def _is_code(name: str, values: Mapping[str, Any]) -> bool:

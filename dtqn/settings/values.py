@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from envs import yaml_file
@@ -19,27 +20,39 @@ _LARGEST = 10**18
 """Counts beyond fit in no array."""
 
 
-@dataclass(frozen=True, init=False)
-class _Names:
-    """A mark that holds some names."""
+class Choice:
+    """One of several things, each with settings of its own: `Annotated[Core, Choice(GTrXL, LSTM, own=Own)]`.
 
-    names: tuple[str, ...]
+    The name chooses among the members, classes of settings: `network.core` is the name, and
+    `network.core.memory_length` a setting of those that have it.
+    """
 
-    def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
+    def __init__(self, *members: type[BaseModel], own: type[BaseModel] | None = None) -> None:
+        """`own`: the class of what a user has written, whose name is `module:name`."""
+        self.by_name = {str(member.model_fields["name"].default): member for member in members}
+        self.own = own
+        self.members = (*members, *([own] if own else []))
 
+    def member(self, name: Any) -> type[BaseModel] | None:
+        """The class of that name; None where there is none."""
+        if not isinstance(name, str):
+            return None
+        return self.by_name.get(name, self.own if is_own(name) else None)
 
-class Cores(_Names):
-    """The cores that read a setting, at the setting itself: `Annotated[int, Cores("lstm", "gru")]`."""
+    def having(self, setting: str) -> list[str]:
+        """The names of the members that have such a setting."""
+        own = ["module:name"] if self.own and setting in self.own.model_fields else []
+        return [name for name, member in self.by_name.items() if setting in member.model_fields] + own
 
-
-class OwnOr(_Names):
-    """One of the suite's names, or `module:name` for what a user has written."""
-
-    def read(self, value: Any) -> Any:
-        if not isinstance(value, str) or not (value in self.names or is_own(value)):
-            raise ValueError("neither a known name nor module:name")
-        return value
+    def read(self, value: Any, usual: str) -> Any:
+        """A member from its name, or from its settings with the name among them, `usual` where it is not."""
+        if isinstance(value, self.members):
+            return value
+        given = value if isinstance(value, Mapping) else {"name": value}
+        member = self.member(given.get("name", usual))
+        if member is None:
+            raise ValueError("no member has this name")
+        return member.model_validate({"name": usual, **given})
 
 
 @dataclass(frozen=True)
@@ -56,33 +69,21 @@ class AutoOr:
         return number
 
 
-class SomeOf(_Names):
-    """One or several of some names, kept as text with commas between."""
-
-    def read(self, value: Any) -> str:
-        """From such a text, or a list."""
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, list | tuple) or not items:
-            raise ValueError("no names")
-        named = [item.strip() if isinstance(item, str) else item for item in items]
-        if not all(item in self.names for item in named) or len(set(named)) < len(named):
-            raise ValueError("a name that is not known, or is there twice")
-        return ",".join(named)
-
-
 def is_own(name: str) -> bool:
     """Whether a name is `module:name`, which a user has written."""
     return re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) is not None
 
 
-def mark_of(field: FieldInfo, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """The mark of this kind, or of one of these, that a setting has; None without one."""
+def mark_of(field: FieldInfo, kind: type[Any]) -> Any:
+    """The mark of this kind that a setting has; None without one."""
     return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
 
 
 def read(value: Any, field: FieldInfo) -> Any:
     """Read values as people and YAML write them: `1e6` is an integer, `none` is None, 1 is no boolean."""
-    if mark := mark_of(field, (OwnOr, AutoOr, SomeOf)):
+    if choice := mark_of(field, Choice):
+        return choice.read(value, field.default.name)
+    if mark := mark_of(field, AutoOr):
         return mark.read(value)
     kinds = _kinds(field)
     if isinstance(value, str) and type(None) in kinds and value.lower() in ("none", "null", "~"):
@@ -141,6 +142,12 @@ def is_mapping(field: FieldInfo) -> bool:
     return _holds(Mapping, _kinds(field))
 
 
+def has_own(field: FieldInfo) -> bool:
+    """Whether a user can write one of the things that the setting can be."""
+    choice = mark_of(field, Choice)
+    return choice is not None and choice.own is not None
+
+
 def _is_flag(kinds: Iterable[Any]) -> bool:
     """Whether true and false are among the values."""
     return any(kind is bool or kind is True for kind in kinds)
@@ -167,8 +174,8 @@ def _integer(text: str) -> int | str:
 
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
-    if named := mark_of(field, (OwnOr, SomeOf)):
-        return tuple(named.names)
+    if choice := mark_of(field, Choice):
+        return tuple(choice.by_name)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
@@ -185,10 +192,8 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
         return f"auto, or an integer {' and '.join([f'of at least {auto.low}', *_limit(field, value)])}"
-    if some := mark_of(field, SomeOf):
-        return f"one or several of {', '.join(some.names)}, with commas between"
     if names := choices(field):
-        own = ", or module:name of your own" if mark_of(field, OwnOr) else ""
+        own = ", or module:name of your own" if has_own(field) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"
     if bool in kinds:
         return "true or false"

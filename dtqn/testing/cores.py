@@ -75,7 +75,7 @@ class _Core(faults.Subject):
     ) -> None:
         super().__init__(make, name, dtype, batch)
         self.width = config.width
-        self._shape = (_PARTS, config.width) if config.soft_attention else (config.width,)
+        self._shape = (_PARTS, config.width) if config.encoder.gives_parts else (config.width,)
         self.spec = self.called("its trace_spec", self.module.trace_spec)
         self.fields = leaves(self.spec)
         self.stored_as = {

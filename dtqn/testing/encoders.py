@@ -83,7 +83,7 @@ def _rows_are_left_alone(encoder: _Encoder) -> None:
 def _shapes_and_dtypes(encoder: _Encoder) -> None:
     whole = encoder.features(encoder.inputs)
     wanted = (faults.BATCH, faults.STEPS, encoder.config.width)
-    has_parts = encoder.config.soft_attention and whole.dim() == 4
+    has_parts = encoder.config.encoder.gives_parts and whole.dim() == 4
     shape = (*whole.shape[:2], *whole.shape[3 if has_parts else 2 :])
     right = f"its features are {faults.kind(whole)}; they must be torch.float32 {wanted}, by network.width"
     encoder.must(shape == wanted and whole.dtype == torch.float32, right)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from dtqn.choices import cores, encoders
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import ANY_FAULT, located
 from dtqn.types import leaves, map_tree
@@ -19,12 +20,9 @@ MANY: Final = 33
 STEPS: Final = 9
 TOLERANCE: Final = {torch.float64: 1e-8, torch.float32: 1e-4}
 SMALL: Final = NetworkConfig(
+    core=cores.GTrXL(num_layers=2, num_heads=2, mlp_width=12, memory_length=5),
     width=8,
-    num_layers=2,
-    num_heads=2,
-    mlp_width=12,
-    memory_length=5,
-    embedding_width=3,
+    encoder=encoders.StepEncoder(embedding_width=3),
     head_width=6,
 )
 """The settings of the modules that are made where none are given."""

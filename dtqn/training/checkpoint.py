@@ -33,6 +33,7 @@ from dtqn.files import fault, replacing, sync, write_whole
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
 from dtqn.training.directory import EXPORTED_WEIGHTS, file_errors
+from dtqn.training.metrics import parsed
 from replay import Gathered
 
 FORMAT = 2
@@ -451,7 +452,9 @@ def _read_with_figures(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tens
         text = metadata["figures"]
         if int(metadata["checksum"]) != _checksum_of_tensors(text, tensors):
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
-        return json.loads(text), tensors
+        if isinstance(figures := parsed(text), str):
+            raise ValueError(figures)
+        return figures, tensors
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -20,33 +21,35 @@ import envs
 from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
-from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of, value_of
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import (
     Layer,
     build,
     environment_layer,
     file_layer,
+    flags_layer,
     merge,
+    named,
     nested,
     of_run,
+    of_today,
     setting_in,
     to_yaml,
 )
 from dtqn.settings.names import folder_of, name_of
-from dtqn.settings.values import is_own
 from dtqn.text import one_line
 from envs import this_process
 
 HOW_IT_RUNS = {
-    *("checkpoint_every", "tracker", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
-    "actor.step_timeout",
+    *("checkpoint_every", "wandb", "device", "cuda_graphs", "threads", "evaluator"),
+    "actor.pool.step_timeout",
 }
 """Settings that runs with the same `config_hash` may differ in. `total_env_steps` is none of them: the step
 size falls over a run's whole length, so a short run that was extended is not the long one."""
-ONCE_FIXED = {"evaluation": {"period": 25_000}}
-"""Defaults of an earlier version, by group, of settings that are now a function of the run's length: such a
-value is left out where settings that differ from their defaults are told."""
+ONCE_FIXED = {"evaluation.period": 25_000}
+"""Defaults of an earlier version of settings that are now a function of the run's length: such a value is
+left out where settings that differ from their defaults are told."""
 ENDS = ("total_env_steps", "stop_at_success", "stop_at_return")
 """Settings that decide where a run ends, in the order of `ends_at`."""
 MAY_CHANGE = HOW_IT_RUNS | {*ENDS}
@@ -94,24 +97,30 @@ def hash_of(settings: Mapping[str, Any], task_digest: str | None) -> str:
 
 def deciding_settings(config: Config) -> dict[str, Any]:
     """The settings that decide a run's result and differ from their defaults, by group."""
-    settings = lasting_settings(resolved(config), exclude_defaults=True)
-    if config.evaluation_period == ONCE_FIXED["evaluation"]["period"]:
-        settings["evaluation"].pop("period")
-    return {name: value for name, value in settings.items() if value != {}}  # a group of how it runs alone
+    return nested(apart(lasting_settings(resolved(config))))
 
 
-def lasting_settings(config: Config, exclude_defaults: bool = False) -> dict[str, Any]:
-    """All settings but those of `HOW_IT_RUNS`, by group."""
-    how_it_runs = nested(dict.fromkeys(HOW_IT_RUNS, True))
-    return config.model_dump(mode="json", exclude=how_it_runs, exclude_defaults=exclude_defaults)
+def lasting_settings(config: Config) -> dict[str, Any]:
+    """All settings but those of `HOW_IT_RUNS`, by dotted name."""
+    return {name: value for name, value in named(config).items() if name not in HOW_IT_RUNS}
+
+
+def apart(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """By dotted name, the settings that differ from today's defaults, and those that are no settings now."""
+    return {name: value for name, value in settings.items() if value != defaults().get(name, _ABSENT)}
+
+
+@functools.cache
+def defaults() -> dict[str, Any]:
+    """By dotted name, today's defaults."""
+    usual = {name: getattr(field.default, "name", field.default) for name, field in fields_of().items()}
+    return usual | ONCE_FIXED
 
 
 def changed_settings(then: Mapping[str, Any], config: Config) -> list[str]:
     """The settings in `then`, by group, that are others in `config`: `learner.gamma is 0.9, now 0.99`."""
-    here = lasting_settings(resolved(config))
     lines = []
-    for name in fields_of():
-        now = setting_in(here, name)
+    for name, now in lasting_settings(resolved(config)).items():
         if (was := setting_in(then, name, now)) != now:
             lines.append(f"{name} is {was}, now {now}")
     return lines
@@ -138,7 +147,7 @@ def run_identity(config: Config) -> envs.Identity:
 
 def own_networks(config: Config) -> list[str]:
     """The run's core and encoder, as far as they are of the user's own."""
-    return [value for value in (config.network.core, config.network.encoder) if is_own(value)]
+    return [one.name for one in (config.network.core, config.network.encoder) if one.is_own]
 
 
 @contextlib.contextmanager
@@ -166,8 +175,7 @@ class _About(BaseModel):
     wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")
     changed_at: list[int] = []
     code: list[str] = []
-    held: list[dict[str, float | None]] = []
-    last_evaluation: dict[str, float | None] = {}
+    held: list[Any] = []
 
 
 class RunDir:
@@ -192,9 +200,24 @@ class RunDir:
 
     @classmethod
     def of_config(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
-        """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be."""
+        """`<runs_dir>/<env>/<agent>/seed<k>-<hash>`: where the run with these settings is, or will be.
+
+        A run that an earlier version began may have another hash there; its own file tells.
+        """
         env = re.sub(r"[^\w.-]+", "-", config.env)
-        return cls(runs_dir / env / config.agent / f"seed{config.seed}-{config_hash(config)}")
+        digest = config_hash(config)
+        path = runs_dir / env / config.agent / f"seed{config.seed}-{digest}"
+        if path.exists() or not run_identity(config).is_native:  # whose code may be another by now
+            return cls(path)
+        others = map(cls, sorted(path.parent.glob(f"seed{config.seed}-*")))
+        return next((run for run in others if run._is_of(digest)), cls(path))
+
+    def _is_of(self, digest: str) -> bool:
+        """Whether its settings, by today's names, have this hash."""
+        try:
+            return config_hash(self.read_config()) == digest
+        except ConfigError:  # another run's damage is no matter here
+            return False
 
     @property
     def is_exported(self) -> bool:
@@ -340,7 +363,7 @@ class RunDir:
             write_whole(self.task_file, json.dumps(content, indent=2) + "\n")
         with file_errors(self.config_file, "cannot be written"):
             write_whole(self.config_file, to_yaml(resolved(config)))
-        trust.remember({name: value_of(config, name) for name in trust.SETTINGS})
+        trust.remember(settings_of(config))
 
     def read_task_digest(self) -> str | None:
         """`run_identity`'s digest as it was when the run began; None where task.json does not tell."""
@@ -439,14 +462,14 @@ class RunDir:
         # The warm-up comes later: it may not fit a length that is refused in any case.
         of_run = stored.model_dump() | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
-        given = nested(flags)
-        config = build([*layers, Layer(None, given)])
+        given = flags_layer(flags)
+        config = build([*layers, given])
         if config.total_env_steps < stored.total_env_steps:
             raise ConfigError(
                 f"total_env_steps is {config.total_env_steps}, but the run in {self.path} has "
                 f"{stored.total_env_steps}; a resumed run can only be made longer"
             )
-        if "warmup_env_steps" not in given:
+        if "warmup_env_steps" not in given.values:
             config = config.model_copy(update={"warmup_env_steps": stored.warmup_env_steps})
         self._check_same(stored, config, MAY_CHANGE, "leave it out to resume")
         return config
@@ -464,17 +487,18 @@ class RunDir:
             trained = _About.model_validate(about).config
         except ValidationError as error:
             raise ConfigError(f"{self.checkpoints}: is damaged: {one_line(first_fault(error))}") from None
-        now = resolved(config).model_dump(mode="json")
-        for name in fields_of():
-            old, new = (setting_in(settings, name, _ABSENT) for settings in (trained, now))
-            if old is not _ABSENT and old != new and name not in MAY_CHANGE:
+        then = of_today(trained, str(self.checkpoints))
+        for name, new in named(resolved(config)).items():
+            old = setting_in(then, name, new)
+            if old != new and name not in MAY_CHANGE:
                 raise ConfigError(
                     f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
                 )
 
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:
-        for name in fields_of():
-            old, new = value_of(stored, name), value_of(config, name)
+        before = settings_of(stored)
+        for name, new in settings_of(config).items():
+            old = before.get(name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
 

@@ -52,7 +52,7 @@ class Exchange:
             network: any of the run's, for the forms of its parameters.
             descriptor: of the pool's memory, in a worker; the pool makes it.
         """
-        self.ticks = config.actor.max_lead + 1
+        self.ticks = config.max_lead + 1
         self.versions = self.ticks + 1
         self._fields = named(schema.rows)
         at_tick = (self.ticks, config.actor.num_envs)

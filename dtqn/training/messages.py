@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtqn.choices.learner import Rollouts
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings import presets
 from dtqn.settings.config import Config
@@ -54,12 +55,12 @@ def parameters_of(network: QNetwork) -> int:
 
 
 def _replay(config: Config) -> str:
-    learner = config.learner
-    if not learner.rollout_length:
+    batches = config.learner.batches
+    if not isinstance(batches, Rollouts):
         return f"{number(config.replay.capacity)} steps"
     return (
-        f"none: after {number(learner.rollout_length)} ticks {number(learner.epochs)} epochs of "
-        f"{number(learner.minibatches)} updates"
+        f"none: after {number(batches.length)} ticks {number(batches.epochs)} epochs of "
+        f"{number(batches.minibatches)} updates"
     )
 
 

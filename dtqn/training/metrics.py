@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.settings.config import ConfigError
+from dtqn.settings.values import shown
 from dtqn.training.directory import RunDir, file_errors
 
 Row = dict[str, float | int | None]
@@ -40,6 +41,7 @@ CLOCK_KEYS = (*CLOCKS, "actor/lead")
 _SUMMARISED = ("learner/", "replay/", "actor/", "eval/value_estimate", "eval/discounted_return")
 SUMMARISED = tuple(name for name in METRICS if name.startswith(_SUMMARISED) and name not in CLOCK_KEYS)
 """What `late_means` is of."""
+_BOUNDS = {"eval/success": (0.0, 1.0), "train/success": (0.0, 1.0), "eval/episodes": (0.0, 1e15)}
 SUMMARISED_IN_WORDS = f"metrics that begin with {', '.join(_SUMMARISED[:-1])} or {_SUMMARISED[-1]}"
 
 
@@ -132,7 +134,7 @@ def check_counted(path: Path, rows: int) -> list[bytes]:
         ConfigError: where these are damaged, or not all there.
     """
     lines = _lines(path)[:rows]
-    _checked(path, [_row(line) for line in lines])
+    _checked(path, [parsed(line) for line in lines])
     if len(lines) < rows:
         raise ConfigError(
             f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
@@ -149,8 +151,8 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         ConfigError: where a line before the last row is damaged.
     """
-    rows = [_row(line) for line in _lines(path)]
-    while rows and rows[-1] is None:
+    rows = [parsed(line) for line in _lines(path)]
+    while rows and isinstance(rows[-1], str):
         rows.pop()
     return _checked(path, rows)
 
@@ -161,28 +163,38 @@ def _lines(path: Path) -> list[bytes]:
         return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
-def _row(line: bytes) -> Row | None:
-    """The row that a line holds; None where it is damaged."""
-    try:
+def parsed(line: bytes | str) -> Row | str:
+    """The row of metrics that a line holds, or why it holds none."""
+    row: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
         row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(row, dict) or type(row.get("env_steps")) is not int:
-        return None
-    good = all(value is None or type(value) in (int, float) for value in row.values())
-    return row if good else None
+    return fault(row) or row
 
 
-def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
+def fault(row: Any) -> str:
+    """Why this is no row of metrics, and what would be right; empty where it is one."""
+    types = {type(value) for value in row.values()} if isinstance(row, dict) else {dict}
+    if not types <= {int, float, type(None)} or type(row.get("env_steps")) is not int:
+        return "must be a JSON object of numbers, env_steps among them"
+    return next(filter(None, (wrong_value(name, value) for name, value in row.items())), "")
+
+
+def wrong_value(name: str, *values: float | None) -> str:
+    """A value that a metric cannot have, and what it must be; means of what is learned may be any float."""
+    low, high = _BOUNDS.get(name, (-1e308, 1e308))
+    for value in values:
+        is_free = type(value) is float and name.startswith(_SUMMARISED)
+        if not (is_free or value is None or low <= value <= high):
+            return f"{name} is {shown(value)}; must be a number from {low:g} to {high:g}"
+    return ""
+
+
+def _checked(path: Path, rows: list[Row | str]) -> list[Row]:
     """The rows, where none is damaged."""
-    good: list[Row] = []
     for number, row in enumerate(rows, 1):
-        if row is None:
-            raise ConfigError(
-                f"{path}: line {number} is damaged; must be a JSON object of numbers, env_steps among them"
-            )
-        good.append(row)
-    return good
+        if isinstance(row, str):
+            raise ConfigError(f"{path}: line {number} is damaged; {row}")
+    return [row for row in rows if not isinstance(row, str)]
 
 
 def score(evaluation: Mapping[str, Any]) -> float:
@@ -195,9 +207,9 @@ def outcome(row: Mapping[str, float | int | None]) -> str:
     """An evaluation in words: success with its interval, or the return where the task defines no success."""
     if row.get("eval/success") is None:
         return f"return {row['eval/return']:.3g}"
-    return interval(row["eval/success"], row["eval/success_low"], row["eval/success_high"])
+    return interval(row["eval/success"], row.get("eval/success_low"), row.get("eval/success_high"))
 
 
 def interval(success: Any, low: Any, high: Any) -> str:
-    """A success rate with its 95 % interval."""
-    return f"success {success:.1%} [{low:.1%}, {high:.1%}]"
+    """A success rate with its 95 % interval, as far as that is known."""
+    return f"success {success:.1%}" + ("" if None in (low, high) else f" [{low:.1%}, {high:.1%}]")

@@ -69,8 +69,8 @@ def settled(config: Config) -> Config:
     """
     if not (kept := _kept(config)):
         return config
-    for setting, value in (("actor.pool", config.actor.pool), ("evaluator", config.evaluator)):
-        if value in ("process", "ray"):
+    for setting in ("actor.pool", "evaluator"):
+        if (value := value_of(config, setting)) in ("process", "ray"):
             name = next(iter(kept.values()))
             raise wrong(
                 setting, value, f"other processes do not find {name}; put it in a file, or try inline"

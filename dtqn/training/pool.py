@@ -1,7 +1,7 @@
 """The pool: where a run's copies are stepped, by the run itself or by workers beside it.
 
 `inline`, the run's own `Actor` steps all copies, tick by tick. With `process` and `ray` each worker has its
-share of the copies and an actor of its own, and works up to `actor.max_lead` ticks ahead of the learner:
+share of the copies and an actor of its own, and works up to `actor.pool.max_lead` ticks ahead of the learner:
 
     request     the pool names a tick's place in the exchange, and which parameters to act with
     answer      the worker has put its rows there
@@ -17,13 +17,14 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import torch
 
 from dtqn.acting.actor import Actor
 from dtqn.acting.rows import Episodes, Rows
+from dtqn.choices.actor import Processes, RayActors
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training import setup
@@ -54,17 +55,17 @@ def make_pool(config: Config, network: QNetwork, schema: Schema) -> Pool:
         TaskError: the task cannot be made in a worker.
         ConfigError: workers are lost before they have begun.
     """
-    if config.actor.pool == "inline":
+    if not config.num_workers:
         return setup.make_actor(config, network)
     try:
         return WorkerPool(config, network, schema)
     except WorkerError as error:
-        raise ConfigError(f"actor.pool is {config.actor.pool}, but {error}; try inline") from None
+        raise ConfigError(f"actor.pool is {config.actor.pool.name}, but {error}; try inline") from None
 
 
 def _cluster(config: Config, exchange: Exchange) -> RayWorkers | None:
     """Where workers are Ray's; None: they are processes of this machine."""
-    if config.actor.pool == "process":
+    if not isinstance(config.actor.pool, RayActors):
         return None
     try:
         from dtqn.training.ray_workers import RayWorkers  # only here: it is an extra, and takes seconds
@@ -103,8 +104,8 @@ class WorkerPool:
 
     def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:
         cpu = config.on_cpu()
-        self._config, self._timeout = cpu, config.actor.step_timeout
-        self._num_envs, self._max_lead = config.actor.num_envs, config.actor.max_lead
+        self._config, self._timeout = cpu, cast(Processes, config.actor.pool).step_timeout
+        self._num_envs, self._max_lead = config.actor.num_envs, config.max_lead
         self._exploration = setup.make_exploration(config.actor, config.warmup)
         self._exchange = Exchange(config, network, schema)
         self.env_steps = self.version = 0
@@ -121,7 +122,7 @@ class WorkerPool:
         """At each tick since the last metrics, env steps that all workers were ahead by."""
         self._age = 0
         """Since then, the most learner steps that parameters that acted were behind the published ones."""
-        self._members = [_Member(share) for share in shares(config.actor.num_envs, config.actor.num_workers)]
+        self._members = [_Member(share) for share in shares(config.actor.num_envs, config.num_workers)]
         self._ray = _cluster(config, self._exchange)
         try:
             self._start_all()
@@ -292,7 +293,7 @@ class WorkerPool:
                     return member.work.answer()
                 member.fault = WorkerError(
                     f"the process that steps {member.name} does not answer: it hangs, or takes more than "
-                    f"{seconds:g} seconds for a step of all of them (actor.step_timeout)"
+                    f"{seconds:g} seconds for a step of all of them (actor.pool.step_timeout)"
                 )
             except (TaskError, WorkerError) as error:
                 member.fault = error
@@ -325,7 +326,7 @@ class WorkerPool:
         except (TaskError, ConfigError):
             raise
         except ValueError as error:
-            asked = f"as actor.pool {self._config.actor.pool} asks for"
+            asked = f"as actor.pool {self._config.actor.pool.name} asks for"
             raise TaskError(
                 self._config.env, f"it cannot be made in another process, {asked}: {error}"
             ) from None

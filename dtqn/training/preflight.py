@@ -15,11 +15,11 @@ import envs
 from dtqn.acting import optimism
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import EpisodePlan
+from dtqn.choices.learner import Rollouts
 from dtqn.graphs import Held
 from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError, value_of
-from dtqn.settings.values import is_own
 from dtqn.text import size
 from dtqn.training import machine
 from dtqn.training.setup import (
@@ -70,7 +70,7 @@ _LARGE = float(np.finfo(np.float16).max) / 10
 
 def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
     """Say which part of the observations is too large for memory that is stored in float16."""
-    if config.replay.trace_dtype != "float16" or config.network.trace_window == 0:
+    if config.replay.trace_dtype != "float16" or config.network.core.trace_window == 0:
         return
     space: Any = task_spec(config).observation_space
     for key, number in largest.items():
@@ -109,8 +109,9 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     available, taken = machine.available_bytes(), sum(plan.values())
     if available is None or taken <= available:
         return
+    has_rollouts = isinstance(config.learner.batches, Rollouts)
     settings = {
-        "replay": "learner.rollout_length" if config.learner.rollout_length else "replay.capacity",
+        "replay": "learner.batches.length" if has_rollouts else "replay.capacity",
         "networks": "network.width",
         "copies": "actor.num_envs",
         _EVALUATION: "evaluation.num_envs",
@@ -158,8 +159,8 @@ def plan_bytes(config: Config) -> dict[str, int]:
     fields = make_schema(config.on_cpu(), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
-    copies = 8 + (config.num_workers + config.actor.max_lead + 2 if config.num_workers else 0)
-    per_copy = _STATES * _carried_bytes(network, is_own(config.network.core))
+    copies = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
+    per_copy = _STATES * _carried_bytes(network, config.network.core.is_own)
     table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
@@ -191,13 +192,14 @@ def planned_updates(config: Config) -> int:
     The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then;
     they are known beforehand only where the task fixes the length of an episode.
     """
-    if not config.learner.rollout_length:
+    batches = config.learner.batches
+    if not isinstance(batches, Rollouts):
         rows = config.replay.learn_length + config.learner.n_step
         first_sequence = config.actor.num_envs * min(rows, task_spec(config).horizon or 0)
         acted = max(config.warmup, first_sequence)
         return max(1, int((config.total_env_steps - acted) / config.env_steps_per_update))
     # Whole rollouts only, of at most so many env steps: a row that ends an episode takes none.
-    per_rollout = config.learner.epochs * config.learner.minibatches
+    per_rollout = batches.epochs * batches.minibatches
     rollouts = int(config.total_env_steps / (config.env_steps_per_update * per_rollout))
     within_warmup = int(config.warmup / (config.env_steps_per_update * per_rollout))
     return max(1, (rollouts - within_warmup) * per_rollout)
@@ -214,8 +216,9 @@ def _counted_network(config: Config) -> QNetwork:
     compiler for that, which takes seconds.
     """
     network = config.network
-    widest = max(network.width, network.mlp_width, network.head_width)
-    if network.num_layers * network.width * widest <= _SMALL:
+    mlp_width, num_layers = (getattr(network.core, name, 1) for name in ("mlp_width", "num_layers"))
+    widest = max(network.width, mlp_width, network.head_width)
+    if num_layers * network.width * widest <= _SMALL:
         return make_network(config)
     with torch.device("meta"):
         return make_network(config)

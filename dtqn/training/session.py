@@ -26,12 +26,11 @@ from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
 from dtqn.training.display import Output, View, open_view
 from dtqn.training.evaluations import Evaluations
-from dtqn.training.metrics import MetricsFile, Row, check_counted, is_evaluation, read_rows
+from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_evaluation, read_rows
 from dtqn.training.setup import device_of, make_goal, task_spec
-from dtqn.training.trackers import Say, Start, Trackers, open_tracker
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
-from dtqn.training.wandb_tracker import in_sweep
+from dtqn.training.wandb_tracker import Say, Start, Tracker, in_sweep, open_tracker
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
@@ -101,6 +100,11 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
     if checkpoint.exists(directory.checkpoints):
         about = checkpoint.read_about(directory.checkpoints)
         directory.check_trained(config, about)
+        last = about.get("last_evaluation") or {"env_steps": 0}
+        why = next(filter(None, map(fault, [last, *about.get("held", ())])), "")
+        if why or (about["finished"] and not is_evaluation(last)):
+            why = why or "last_evaluation must have eval/return"
+            raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
         return about
     if directory.has_result:
         raise ConfigError(
@@ -221,7 +225,7 @@ class _Run:
         self._view: View = open_view(
             self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
         )
-        self._tracker = Trackers(self._wandb_id)
+        self._tracker = Tracker(self._wandb_id)
         exit_code, caught = 1, contextlib.ExitStack()
         try:
             self._tracker = _opened(
@@ -471,7 +475,7 @@ class _Run:
             self._view.say(f"no learning curve: {one_line(error)}")
 
 
-def _send_files(tracker: Trackers, directory: RunDir) -> None:
+def _send_files(tracker: Tracker, directory: RunDir) -> None:
     rows = read_rows(directory.metrics_file)
     pictures = {"learning_curve": directory.curve, "evaluation_film": directory.film}
     pictures = {name: file for name, file in pictures.items() if file.is_file()}
@@ -479,8 +483,8 @@ def _send_files(tracker: Trackers, directory: RunDir) -> None:
     tracker.artifact(directory.kept_files())
 
 
-def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Trackers:
-    """The trackers of a run, which know its rows so far."""
+def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Tracker:
+    """The tracker of a run, which knows its rows so far."""
     rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
     tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))

@@ -10,7 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -24,6 +24,8 @@ from dtqn.acting.evaluation import EpisodePlan, Goal
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
+from dtqn.choices.actor import Ladder
+from dtqn.choices.learner import Replayed, Rollouts
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
@@ -33,7 +35,6 @@ from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.settings.rules import memory_misfit
-from dtqn.settings.values import is_own
 from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
@@ -126,16 +127,16 @@ def check_own(config: Config) -> None:
 
     network, task = config.network, task_spec(config)
     try:
-        if is_own(network.encoder):
-            name = f"network.encoder is {network.encoder}: it"
+        if network.encoder.is_own:
+            name = f"network.encoder is {network.encoder.name}: it"
             space, actions = task.observation_space, num_actions(task)
             testing.check_encoder(builder.make_encoder, network, space, actions, name)
-        if is_own(network.core):
-            name = f"network.core is {network.core}: it"
+        if network.core.is_own:
+            name = f"network.core is {network.core.name}: it"
             testing.check_core(builder.make_core, network, name, config.replay.trace_dtype)
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
-    if is_own(network.core):
+    if network.core.is_own:
         made = make_network(config)
         if misfit := memory_misfit(config, trace_window(made)):
             raise MisfitError(misfit)
@@ -167,9 +168,9 @@ def sequence_layout(config: Config) -> SequenceLayout:
 
     A rollout's sequences have all its rows of an episode, from the row before it on.
     """
-    replay, length = config.replay, config.learner.rollout_length
-    if length:
-        return SequenceLayout(length, length, replay.burn_in_length, n_step=1)
+    replay, batches = config.replay, config.learner.batches
+    if isinstance(batches, Rollouts):
+        return SequenceLayout(batches.length, batches.length, replay.burn_in_length, n_step=1)
     return SequenceLayout(replay.learn_length, replay.period, replay.burn_in_length, config.learner.n_step)
 
 
@@ -179,7 +180,7 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
     No more of a rollout is kept than it takes to learn it, with the burn-in and the stored memory before.
     """
     layout = sequence_layout(config)
-    if not config.learner.rollout_length:
+    if config.learner.batches.from_replay:
         return layout, config.replay.capacity
     window = max(field.window for field in fields.values())
     rows = window + layout.burn_in_length + layout.max_learn_rows
@@ -199,22 +200,22 @@ def make_replay(config: Config, schema: Schema) -> SequenceReplay:
 
 
 def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
-    learner = config.learner
-    if learner.rollout_length:
+    batches = config.learner.batches
+    if isinstance(batches, Rollouts):
         return FromRollouts(
             replay,
             generator,
-            length=learner.rollout_length,
-            epochs=learner.epochs,
-            minibatches=learner.minibatches,
+            length=batches.length,
+            epochs=batches.epochs,
+            minibatches=batches.minibatches,
             warmup=config.warmup,
         )
     return FromReplay(
         replay,
         generator,
-        batch_size=learner.batch_size,
+        batch_size=cast(Replayed, batches).size,
         warmup=config.warmup,
-        env_steps_per_update=learner.env_steps_per_update,
+        env_steps_per_update=config.env_steps_per_update,
     )
 
 
@@ -259,10 +260,12 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     It runs as many rows at most as the sequences have that are learned between two rows of metrics, forward
     and by one network; an update runs each of them by two, and the learned ones backward too.
     """
-    rows_per_update = config.learner.rollout_length * config.actor.num_envs / config.learner.minibatches
-    if not config.learner.rollout_length:
+    batches = config.learner.batches
+    if isinstance(batches, Rollouts):
+        rows_per_update = batches.length * config.actor.num_envs / batches.minibatches
+    else:
         rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
-        rows_per_update = config.learner.batch_size * rows_per_sequence
+        rows_per_update = cast(Replayed, batches).size * rows_per_sequence
     return Staleness(
         replay=replay,
         schema=schema,
@@ -302,7 +305,9 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     share = share or Share(0, num_envs)
     exploration = make_exploration(config.actor, config.warmup)
     # The updates of a rollout come one right after the other.
-    env_steps_per_publishing = max(config.env_steps_per_update, config.learner.rollout_length * num_envs)
+    batches = config.learner.batches
+    in_a_row = batches.length * num_envs if isinstance(batches, Rollouts) else 0
+    env_steps_per_publishing = max(config.env_steps_per_update, in_a_row)
     optimism = None
     if config.actor.optimism:
         # In the units of the values that it is added to.
@@ -325,8 +330,8 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
 def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     """The ladder is for several copies; a single one has `epsilon_final`."""
     count = config.num_envs
-    if config.exploration == "ladder" and count > 1:
-        final = exploration.epsilon_ladder(count, config.ladder_base, config.ladder_exponent)
+    if isinstance(config.exploration, Ladder) and count > 1:
+        final = exploration.epsilon_ladder(count, config.exploration.base, config.exploration.exponent)
     else:
         final = np.full(count, config.epsilon_final)
     duration = config.epsilon_anneal_env_steps

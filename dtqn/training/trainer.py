@@ -137,8 +137,7 @@ class Trainer:
         led_to = rows.novel[~rows.first]
         self.novel_share.count(len(led_to), int(np.count_nonzero(led_to)))
         ids = self.replay.append(self.schema.stored(rows))
-        from_actor = self.updates.reads_priorities and self.config.replay.initial_priority == "actor"
-        if len(ids) and from_actor:
+        if len(ids) and self.updates.reads_priorities and self.config.replay.priority_exponent > 0:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
 

@@ -6,81 +6,120 @@ import contextlib
 import os
 import platform
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
+from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
-from dtqn.training.directory import config_hash, lasting_settings
-from dtqn.training.trackers import Gone, Start, Tracker
+from dtqn.training.directory import HOW_IT_RUNS, config_hash
+from dtqn.training.metrics import Row
 
-NAME = "W&B"
+Say = Callable[[str], None]
+
 _WAIT_SECONDS = 10
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 _LONGEST_TAG = 64
-_ARTIFACTS = {"run": "model", "report": "report"}
-"""The type at W&B of each kind of artifact."""
 
 
-class WandbTracker(Tracker):
-    """A W&B run.
+class Start(NamedTuple):
+    """Facts about the run, for a tracker."""
+
+    config: Config
+    directory: Path
+    """The run's, for the tracker's files."""
+    run_id: str
+    """The same after a resume. Inside a W&B sweep it is the run that rows were last sent to."""
+    rows: Sequence[Row]
+    """The metrics file so far."""
+    say: Say
+    about: Mapping[str, Any] = {}
+    """Other facts about the run's first start, kept with its configuration."""
+
+
+class Tracker:
+    """Where a run's figures are sent to, W&B or nowhere. What breaks there costs the run one line."""
+
+    def __init__(self, run_id: str, to: WandbTracker | None = None, say: Say = print) -> None:
+        self.id = run_id
+        """The run's name there. Inside a W&B sweep it is another one after each restart."""
+        self._to, self._say = to, say
+
+    def log(self, number: int, row: Mapping[str, Any]) -> None:
+        """Send row `number` of the metrics file."""
+        self._try(lambda to: to.log(number, row))
+
+    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
+        self._try(lambda to: to.pictures(number, row, files), "does not take the pictures")
+
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
+        self._try(lambda to: to.artifact(files, kind), "does not take the artifact")
+
+    def close(self, exit_code: int = 0) -> None:
+        """The run has ended."""
+        self._try(lambda to: to.close(exit_code))
+
+    def _try(self, action: Callable[[WandbTracker], None], lost: str = "") -> None:
+        """Do something; where it fails, nothing more is sent, or only what is said to be `lost` is not."""
+        if (to := self._to) is None:
+            return
+        try:
+            action(to)
+        except TimeoutError:
+            self._to = None
+            self._say(f"W&B did not take everything; the rest is kept: wandb sync {to.files}")
+        except (Exception, SystemExit) as error:
+            self._to = to if lost else None
+            said = lost or "stopped working, the run goes on without it"
+            self._say(f"W&B {said}: {one_line(error)}")
+
+
+class WandbTracker:
+    """A W&B run, whose methods are those of `Tracker`.
 
     W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
     steps are free for pictures, which are shown after a row without taking the next one's place.
     """
 
-    name = NAME
-
     def __init__(self, run: Any) -> None:
-        self.id = str(run.id)
+        self.files = Path(run.settings.sync_dir)
+        """What `wandb sync` takes."""
         self._run = run
-        self._files = Path(run.settings.sync_dir)
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
         values = {key: value for key, value in row.items() if value is not None}
-        with self._in_time():
-            self._run.log(values, step=2 * number, commit=True)
+        self._run.log(values, step=2 * number, commit=True)
 
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
         import wandb
 
-        with self._in_time():
-            shown: dict[str, Any] = {
-                name: wandb.Video(str(file), format="gif")
-                if file.suffix == ".gif"
-                else wandb.Image(str(file))
-                for name, file in files.items()
-            }
-            clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
-            self._run.log(clocks | shown, step=2 * number + 1, commit=True)
+        shown: dict[str, Any] = {
+            name: wandb.Video(str(file), format="gif") if file.suffix == ".gif" else wandb.Image(str(file))
+            for name, file in files.items()
+        }
+        clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
+        self._run.log(clocks | shown, step=2 * number + 1, commit=True)
 
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+    def artifact(self, files: Mapping[str, Path], kind: str) -> None:
         import wandb
 
-        with self._in_time():
-            artifact = wandb.Artifact(f"{kind}-{self._run.id}", type=_ARTIFACTS[kind])
-            with _waiting_in(self._files / "artifacts"):
-                for name, file in files.items():
-                    artifact.add_file(str(file), name=name)
-            self._run.log_artifact(artifact)
+        artifact = wandb.Artifact(f"{kind}-{self._run.id}", type="model" if kind == "run" else kind)
+        with _waiting_in(self.files / "artifacts"):
+            for name, file in files.items():
+                artifact.add_file(str(file), name=name)
+        self._run.log_artifact(artifact)
 
-    def close(self, exit_code: int = 0) -> None:
+    def close(self, exit_code: int) -> None:
         """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
-        with self._in_time():
-            if signal_of(exit_code) not in (None, signal.SIGINT):
-                self._run.mark_preempting()
-            self._run.finish(exit_code=exit_code)
-
-    @contextlib.contextmanager
-    def _in_time(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise Gone(f"did not take everything; the rest is kept: wandb sync {self._files}") from None
+        if signal_of(exit_code) not in (None, signal.SIGINT):
+            self._run.mark_preempting()
+        self._run.finish(exit_code=exit_code)
 
 
 @contextlib.contextmanager
@@ -100,27 +139,35 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def start(start: Start) -> Tracker | None:
+def open_tracker(start: Start) -> Tracker:
+    """The run at W&B, or none where it is off or cannot be started, which is said in one line."""
+    if start.config.wandb != "disabled":
+        try:
+            return _opened(start)
+        except (Exception, SystemExit) as error:
+            start.say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
+    return Tracker(start.run_id)
+
+
+def _opened(start: Start) -> Tracker:
     """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
 
     Inside a W&B sweep, where there are rows already, the new run is marked as a continuation of the one that
     rows were last sent to, in the configuration as `continues`.
     """
     config, rows = start.config, start.rows
-    if config.wandb == "disabled":
-        return None
     tags: list[str] | None = _tags(config)
-    known = config.model_dump(mode="json") | dict(start.about) | _provenance()
+    known = named(config) | dict(start.about) | _provenance()
     if rows and not in_sweep():
         # W&B keeps what the first start said of the machine, and the tags as they are by now.
-        known, tags = lasting_settings(config), None
+        known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
     if in_sweep() and rows:
         known["continues"] = start.run_id
     mode = os.environ.get("WANDB_MODE")
     run = _start(start, known, tags)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
-    tracker = WandbTracker(run)
+    tracker = Tracker(str(run.id), WandbTracker(run), start.say)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
         tracker.log(number, rows[number])
@@ -138,7 +185,7 @@ def _provenance() -> dict[str, Any]:
 def _tags(config: Config) -> list[str]:
     """The tags by which runs are found: task, agent, core and the user's own."""
     users = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
-    tags = [config.env, config.agent, config.network.core, *users]
+    tags = [config.env, config.agent, config.network.core.name, *users]
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 

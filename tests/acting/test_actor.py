@@ -14,11 +14,10 @@ from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts
 from dtqn.acting.rows import Episodes
 from dtqn.graphs import WARM_UP_CALLS, Captured, Held
-from dtqn.settings.config import ActorConfig
 from dtqn.training.replay_fields import named
 from dtqn.training.setup import make_exploration
 from dtqn.types import NonFiniteError
-from tests.cases import make
+from tests.cases import actor_config, make
 from tests.reference.fx_recorder import FxRecorder
 from tests.toy import NUM_ACTIONS, OBSERVATION_SPACE, ToyVectorEnv, episode
 
@@ -36,7 +35,7 @@ def make_actor(
 ) -> Actor:
     network = make(OBSERVATION_SPACE, memory_length=4)
     env, generator = ToyVectorEnv(num_envs, env_seed), np.random.default_rng(seed)
-    config = ActorConfig(num_envs=num_envs, **settings)
+    config = actor_config(num_envs=num_envs, **settings)
     return Actor(
         env,
         network,

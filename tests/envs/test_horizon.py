@@ -51,4 +51,4 @@ def test_another_time_limit_is_another_horizon_and_best_return() -> None:
     assert envs.spec("gridverse-memory-7x7", time_limit=5).best_return is None
     for limit in (20, 100):
         config = resolve(None, {"env": "memory-cards", "task.time_limit": str(limit)}, {})
-        assert (config.network.memory_length, config.replay.learn_length) == (limit + 1, limit + 1)
+        assert (config.network.core.memory_length, config.replay.learn_length) == (limit + 1, limit + 1)

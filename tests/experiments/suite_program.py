@@ -24,7 +24,7 @@ tasks:
       - {of: success, random: 0.5, optimal: 1.0}
     settings: {learner: {gamma: 0.9}, actor: {num_envs: 10}}
     shares_of_budget:
-      {warmup_env_steps: 0.1, actor.epsilon_anneal_env_steps: 0.5, learner.env_steps_per_update: 0.01}
+      {warmup_env_steps: 0.1, actor.epsilon_anneal_env_steps: 0.5, learner.batches.env_steps_per_update: 0.01}
   - name: t-maze-passive-10
     env_steps: 1_000
     scores:

@@ -334,16 +334,19 @@ def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.yaml").write_text("network: {core: lru}")
-    agents = "gtrxl,my.yaml,long=gtrxl+network.memory_length=80,wide=my.yaml+network.width=128"
-    argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.memory_length 7 --baseline long"
+    agents = "gtrxl,my.yaml,long=gtrxl+network.core.memory_length=80,wide=my.yaml+network.width=128"
+    argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.core.memory_length 7 --baseline long"
     assert cli.main(argv.split()) == 0
     configs, *_, own_agents = asked[0]
-    found = [(c.agent, c.network.core, c.network.memory_length, c.network.width) for c in configs]
+    found = [
+        (c.agent, c.network.core.name, getattr(c.network.core, "memory_length", None), c.network.width)
+        for c in configs
+    ]
     assert found == [
         ("gtrxl", "gtrxl", 7, 64),
-        ("my", "lru", 7, 64),
+        ("my", "lru", None, 64),
         ("long", "gtrxl", 80, 64),
-        ("wide", "lru", 7, 128),
+        ("wide", "lru", None, 128),
     ]
     assert own_agents == agents.split(",")[1:]
     directory = RunDir.of_config(configs[2], tmp_path / "runs")

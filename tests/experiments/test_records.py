@@ -25,6 +25,7 @@ from dtqn.training.metrics import read_run
 
 _TASK = "t-maze-passive-10"
 _ROOT = Path(__file__).parents[2]
+_NO_TASK = '{"env": [], "agent": "a", "seed": 1, "settings_hash": "a", "settings": {}}'
 
 
 def _config(**flags):
@@ -145,14 +146,14 @@ def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     config = _config()
     file = _keep(tmp_path, config)
     (content,) = _contents(file)
-    assert content["defaults"]["learner"]["batch_size"] == config.learner.batch_size
+    assert content["defaults"]["learner"]["batches"]["size"] == config.learner.batches.size
     assert not set(content["defaults"]["learner"]) & set(content["settings"]["learner"])
-    content["defaults"]["learner"]["target_ema_rate"] = 0.5
+    content["defaults"]["learner"]["target_update"]["rate"] = 0.5
     shelf = Records(_write(file, content))
     assert shelf.find(config) is None
     assert shelf.problems == [
-        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_ema_rate is 0.5, now "
-        f"{config.learner.target_ema_rate}), so the run is not counted"
+        f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_update.rate is 0.5, now "
+        f"{config.learner.target_update.rate}), so the run is not counted"
     ]
     del content["defaults"], content["num_evaluations"]  # as early records are
     found = Records(_write(file, content)).find(config)
@@ -175,10 +176,10 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
         shelf = Records(_write(file, changed))
         return shelf.find(config) is not None
 
-    batch, rate = config.learner.batch_size, config.learner.target_ema_rate
-    given = {"batch_size": batch, "target_ema_rate": rate}  # there was another default
+    batch, rate = config.learner.batches.size, config.learner.target_update.rate
+    given = {"batches": {"size": batch}, "target_update": {"rate": rate}}  # there was another default
     assert counts(lambda settings, defaults: settings["learner"].update(given))
-    assert not counts(lambda settings, defaults: settings["learner"].update(batch_size=batch + 1))
+    assert not counts(lambda settings, defaults: settings["learner"].update(batches={"size": batch + 1}))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
     monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints", "abc")})
@@ -302,7 +303,7 @@ def test_two_branches_that_both_grew_a_file_merge(tmp_path, capsys):
     assert not Records(file).problems
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '{"env": "x"}', "<<<<<<< HEAD"])
+@pytest.mark.parametrize("line", ["{", "[1]", '{"env": "x"}', "<<<<<<< HEAD", _NO_TASK])
 def test_a_file_with_a_line_that_is_no_record_is_not_sorted(tmp_path, capsys, line):
     file = _keep(tmp_path)
     file.write_text(f"{line}\n{file.read_text()}")
@@ -350,6 +351,7 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
         (lambda c: c.update(evaluations={}), "evaluations has no env_steps"),
         (lambda c: c["evaluations"]["env_steps"].pop(0), "columns of evaluations are not of one length"),
         (lambda c: c["evaluations"].pop("eval/success"), "evaluations has no eval/success"),
+        (lambda c: c["evaluations"]["eval/success"].__setitem__(0, 2), "evaluations.eval/success"),
         (lambda c: c["training"].pop("train/episodes"), "training has no train/episodes"),
         (lambda c: c["result"].update(env_steps=5), "the last evaluation is not of the run's end"),
         (lambda c: c["result"].update(seconds=-1), "result.seconds"),
@@ -498,6 +500,10 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
         ConfigError, match=f"agent is gru .from --agent., but {place} holds every setting of dqn"
     ):
         resolve(place, {"agent": "gru"}, {})
+    held = _contents(file)[0]
+    _write(file, held | {"settings": held["settings"] | {"learner": {"\ud800": 3}}})
+    with pytest.raises(ConfigError, match=r"'learner\.\\ud800' is no setting \(from "):
+        resolve(place, {}, {})
     _write(file, _contents(file)[0] | {"settings": 3})
     with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):
         resolve(place, {}, {})

@@ -89,7 +89,7 @@ def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):
         "total_env_steps": "330",
         "metrics_every": "60",
         "evaluation.episodes": "4",
-        "learner.batch_size": "2",
+        "learner.batches.size": "2",
     }
     config = resolve(None, flags, {})
     ended = []

@@ -158,7 +158,10 @@ def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_ag
         ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
         ("evaluation.period=500,2000", "evaluation.period is no setting of an agent"),
         ("threads=1,2", "threads is no setting of an agent"),
-        ("learner.env_steps_per_update=4,8", "the suite sets learner.env_steps_per_update for all agents"),
+        (
+            "learner.batches.env_steps_per_update=4,8",
+            "the suite sets learner.batches.env_steps_per_update for all agents",
+        ),
     ],
 )
 def test_what_cannot_be_searched_is_refused(text, line):

@@ -138,25 +138,26 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
 
 def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
     suite = suite_of(tmp_path)
-    configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batch_size": "5"}, suite)
+    configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batches.size": "5"}, suite)
     assert [(c.env, c.agent) for c in configs] == [
         (env, agent) for env in FIGURES for agent in ("mingru", "dqn")
     ]
     for config in configs:
         n = {"bsuite-memory-len-1": 1, "bsuite-memory-len-3": 3}.get(config.env)
-        assert (config.network.width, config.learner.batch_size) == (16, 5)
+        assert (config.network.width, config.learner.batches.size) == (16, 5)
         if n is None:
-            assert (config.total_env_steps, config.network.memory_length) == (1000, 12)
-            assert config.actor.ladder_base == 0.1, "the task's own preset is there too"
+            memory = getattr(config.network.core, "memory_length", None)
+            assert (config.total_env_steps, memory) == (1000, 12 if config.agent == "mingru" else None)
+            assert config.actor.exploration.base == 0.1, "the task's own preset is there too"
         else:
             assert (config.total_env_steps, config.warmup) == (100 * (n + 1), 10 * (n + 1))
             assert config.actor.epsilon_anneal_env_steps == 50 * (n + 1)
-            assert (config.learner.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
-    *_, config = compare.plan(["dqn"], [1], None, {"task.time_limit": "7"}, suite)
-    assert config.network.memory_length == 8, "the rows of the longest episode"
+            assert (config.learner.batches.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
+    *_, config = compare.plan(["mingru"], [1], None, {"task.time_limit": "7"}, suite)
+    assert config.network.core.memory_length == 8, "the rows of the longest episode"
     text = SUITE.replace("figure_axis: length", "task_presets: false")
     *_, config = compare.plan(["dqn"], [1], None, {}, suite_of(tmp_path, text))
-    assert config.actor.ladder_base == 0.4, "the default, not the task's preset"
+    assert config.actor.exploration.base == 0.4, "the default, not the task's preset"
 
 
 def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
@@ -222,7 +223,9 @@ def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     suite = suite_of(tmp_path, share=0.2)
     first, _, maze = compare.plan(["dqn"], [1], None, {}, suite)
     assert (first.total_env_steps, first.warmup, first.actor.epsilon_anneal_env_steps) == (40, 4, 20)
-    assert first.learner.env_steps_per_update == 2, "of the whole budget: an update costs the same steps"
+    assert first.learner.batches.env_steps_per_update == 2, (
+        "of the whole budget: an update costs the same steps"
+    )
     assert (maze.total_env_steps, maze.warmup, maze.actor.epsilon_anneal_env_steps) == (200, 40, 8000)
     assert maze.evaluation_period == 200 // 12
     assert (suite.tasks[0].scores[0].episodes, suite.tasks[2].scores[1].epoch_env_steps) == (20, 40)
@@ -594,6 +597,6 @@ def test_the_example_of_the_page_is_a_suite(tmp_path):
     suite = suite_of(tmp_path, page.partition("```yaml\n")[2].partition("```")[0])
     assert [task.name for task in suite.tasks] == ["bsuite-memory-len-5", "bsuite-memory-len-10", MAZE]
     configs = compare.plan(["mingru"], [1], None, {}, suite)
-    assert [config.network.memory_length for config in configs] == [7, 12, 12]
+    assert [config.network.core.memory_length for config in configs] == [7, 12, 12]
     for name in suites.known():
         assert f"| `{name}` |" in page

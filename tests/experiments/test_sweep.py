@@ -122,8 +122,9 @@ def test_a_sweep_whose_first_runs_all_fail_is_ended(run):
     ("searched", "message"),
     [
         (
-            "network.num_heads: {values: [2, 3, 5, 6]}",
-            "network.width is 64, not a multiple of network.num_heads 3; try 66 (network.num_heads from ",
+            "network.core.num_heads: {values: [2, 3, 5, 6]}",
+            "network.width is 64, not a multiple of network.core.num_heads 3; try 66 "
+            "(network.core.num_heads from ",
         ),
         ("learner.gamma: {values: [2, 3, 0.9, 4]}", "learner.gamma is 3 (from "),
     ],
@@ -162,7 +163,10 @@ def test_the_leaderboard_has_the_first_parameters_that_vary(tmp_path):
     file = read_file(_ROOT / "configs/sweeps/everything.yaml")
     trials = []
     for number, draw in enumerate(itertools.islice(draws(file, 0), 7), 1):
-        parameters = draw.parameters | {"learner.learning_rate": 0.00123456, "learner.q_lambda": number}
+        parameters = draw.parameters | {
+            "learner.learning_rate": 0.00123456,
+            "learner.returns.q_lambda": number,
+        }
         trials.append(Trial(number, parameters, "finished", value=number / 8))
     results = Results(file, tmp_path, trials)
     header, *lines = results.table()
@@ -201,7 +205,7 @@ def test_a_folder_is_of_one_search_with_its_settings_and_its_task(run, monkeypat
         assert journal.read_text() == text
 
     check_refused(GRID.replace("[1, 2, 3]", "[2, 3]"))
-    check_refused(GRID + "  learner.batch_size: {value: 8}\n")
+    check_refused(GRID + "  learner.batches.size: {value: 8}\n")
     check_refused(GRID.replace("maximize", "minimize"))
     check_refused(GRID, "--search-seed", "3")
     check_refused(GRID, "--learner.max_grad_norm", "3")

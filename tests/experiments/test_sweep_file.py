@@ -12,7 +12,7 @@ from dtqn.experiments.sweep import check
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import draws
 from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import Layer, nested
+from dtqn.settings.layers import Layer, nested, setting_in
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
@@ -47,8 +47,7 @@ def test_the_command_of_wandbs_agent_is_accepted(path, capsys):
         assert cli.main([*argv[3:], "--print-config"]) == 0
         config = yaml.safe_load(capsys.readouterr().out)
         for name, value in parameters.items():
-            group, _, leaf = name.rpartition(".")
-            assert (config[group] if group else config)[leaf] == value
+            assert setting_in(config, name) == value
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -199,9 +198,9 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
         ({}, ["--learner.gamma", "2"], r"learner.gamma is 2 \(from --learner.gamma\): must be a number"),
         (
             {},
-            ["--network.num_heads", "3"],
+            ["--network.core.num_heads", "3"],
             r"no configuration fits, the first one as network.width is 64, not a multiple of "
-            r"network.num_heads 3; try 66 \(network.num_heads from --network.num_heads\)",
+            r"network.core.num_heads 3; try 66 \(network.core.num_heads from --network.core.num_heads\)",
         ),
         (
             {"parameters": {"seed": {"values": [1]}, "learner.gamma": {"value": 2}}},

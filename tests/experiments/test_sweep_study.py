@@ -145,6 +145,8 @@ def test_a_process_is_alive_as_long_as_it_holds_its_lock(tmp_path):
         ('"claim"', '"claims"'),
         ('"a/b/c"', "7"),
         ('"parameters"', '"parameter"'),
+        ('"system_attrs":{', '"system_attrs":"x","y":{'),
+        ('"datetime_complete"', '"datetime"'),
         ("}\n", "}\n{} x\n"),
     ],
 )

@@ -13,6 +13,7 @@ import dtqn
 from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
+from dtqn.choices.cores import OwnCore
 from dtqn.export import card
 from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
@@ -51,7 +52,7 @@ def test_the_card_says_what_is_not_among_the_files(exported: Path, monkeypatch: 
     assert "Not in these files" not in _card(config)
     task = card.task_identity(config)._replace(made_of="lamps.py", is_native=False)
     monkeypatch.setattr(card, "task_identity", lambda config: task)
-    network = config.network.model_copy(update={"core": "cores:Own"})
+    network = config.network.model_copy(update={"core": OwnCore(name="cores:Own")})
     own = _card(config.model_copy(update={"agent": "mine", "network": network}))
     assert "Not in these files, and needed to load it: the task (lamps.py), `cores:Own`." in own
     assert "python -m dtqn --config config.yaml --agent mine=gtrxl\n" in own

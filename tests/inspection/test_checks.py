@@ -26,9 +26,9 @@ from tests.cases import randomise
 TASK = "t-maze-passive-20"
 SIZES: dict[str, Any] = {
     "network.width": 16,
-    "network.mlp_width": 16,
-    "network.num_layers": 2,
-    "network.memory_length": 6,
+    "network.core.mlp_width": 16,
+    "network.core.num_layers": 2,
+    "network.core.memory_length": 6,
     "replay.burn_in_length": 3,
     "replay.learn_length": 7,
     "replay.sequence_period": 5,
@@ -52,14 +52,14 @@ HEALTHY = (
 def config_of(agent: str, **more: Any) -> Config:
     flags = {"env": TASK, "agent": agent} | SIZES | more
     built = presets.resolve(None, {"env": TASK, "agent": agent}, {})
-    if built.network.core == "dtqn":
-        context = built.network.context_length
-        own = {"network.context_length": 10} if context != 1 else {}
+    if built.network.core.is_windowed:
+        context = built.network.core.context_length
+        own = {"network.core.context_length": 10} if context != 1 else {}
         flags = {"env": TASK, "agent": agent, **own, "replay.learn_length": 10, "replay.burn_in_length": 0}
         flags["learner.n_step"] = 2
     if agent in ("darqn",):
-        flags.pop("network.num_layers")
-    return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {})
+        flags.pop("network.core.num_layers")
+    return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {}, for_all=True)
 
 
 def broken(config: Config, change: Callable[[Any], None] | None = None, scale: float = 0.2) -> set[str]:

@@ -12,8 +12,8 @@ import envs
 from dtqn import networks
 from dtqn.inspection import recorder
 from dtqn.inspection.recorder import RandomActions, disturbances, outcomes, play
-from dtqn.settings.config import ConfigError, NetworkConfig
-from tests.cases import make
+from dtqn.settings.config import ConfigError
+from tests.cases import make, network_config
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 
 
@@ -24,7 +24,7 @@ def test_pictures_are_those_of_the_replayed_actions() -> None:
         return envs.make_vector("t-maze-passive-6", 3, 5, render_mode="rgb_array")
 
     env = copies()
-    network = networks.build(NetworkConfig(width=8, num_layers=1), env.single_observation_space, 4)
+    network = networks.build(network_config(width=8, num_layers=1), env.single_observation_space, 4)
     episodes = play(network, env, pictures_of=[0, 2], keep_picture=np.copy)
     assert episodes[1].pictures is None
     seen = {copy: iter(episodes[copy].pictures or []) for copy in (0, 2)}
@@ -40,7 +40,7 @@ def test_pictures_are_those_of_the_replayed_actions() -> None:
 
 def test_an_episode_has_its_rewards_and_the_other_secret() -> None:
     env = envs.make_vector("t-maze-passive-6", 3, 5)
-    network = networks.build(NetworkConfig(width=8, num_layers=1), env.single_observation_space, 4)
+    network = networks.build(network_config(width=8, num_layers=1), env.single_observation_space, 4)
     whole = play(network, env)
     for episode in whole:
         assert episode.cue is not None and episode.cue[0] and not episode.cue[1:].any()

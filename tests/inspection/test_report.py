@@ -25,7 +25,7 @@ from tests.inspection.conftest import PLAYED
 from tests.training import wandb_file
 
 _AGENT = (
-    "gtrxl+network.width=16+network.mlp_width=16+learner.batch_size=4+learner.env_steps_per_update=40.0"
+    "gtrxl+network.core.mlp_width=16+network.width=16+learner.batches.size=4+learner.batches.env_steps_per_update=40.0"
     "+replay.capacity=2000+replay.learn_length=3+actor.num_envs=4"
 )
 _NAME = f"t-maze-passive-6 {_AGENT} seed"

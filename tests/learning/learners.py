@@ -8,7 +8,7 @@ from torch import nn
 
 from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
-from dtqn.learning.objective import StepErrors
+from dtqn.learning.predictions import StepErrors
 from dtqn.settings.config import LearnerConfig
 from dtqn.types import Sequences
 

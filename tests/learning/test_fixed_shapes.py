@@ -20,10 +20,9 @@ from dtqn import shapes
 from dtqn.graphs import WARM_UP_CALLS, Captured, CudaRecorder
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
-from dtqn.settings.config import LearnerConfig
 from dtqn.training import machine
 from dtqn.types import Sequences, leaves, map_tree
-from tests.cases import CASES, WINDOWED, make, randomise
+from tests.cases import CASES, WINDOWED, learner_config, make, randomise
 from tests.learning import learners
 from tests.learning.batches import LEARN_LENGTH, N_STEP, SHAPES, make_batch
 from tests.reference.fx_recorder import FxRecorder
@@ -74,7 +73,7 @@ class HostReads(TorchDispatchMode):
 def of(case: dict[str, Any], device: str = "cpu", **given: Any) -> tuple[Learner, str]:
     settings = dict(case)
     space = settings.pop("space")
-    config = LearnerConfig(
+    config = learner_config(
         **{
             "returns": "watkins",
             "q_lambda": 0.8,

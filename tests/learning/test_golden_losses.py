@@ -23,8 +23,8 @@ from tests.learning.learners import make_learner
 
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
-    "gtrxl+categorical": {"network": {"distribution": "categorical", "v_min": -3.0, "v_max": 3.0}},
-    "gtrxl+munchausen": {"learner": {"munchausen": True}},
+    "gtrxl+categorical": {"network": {"distribution": {"name": "categorical", "v_min": -3.0, "v_max": 3.0}}},
+    "gtrxl+munchausen": {"learner": {"bootstrap": "munchausen"}},
     "gtrxl+peng": {"learner": {"returns": "peng"}},
     "gtrxl+watkins": {"learner": {"returns": "watkins"}},
 }
@@ -44,13 +44,12 @@ SHAPES = (
 def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
     preset = presets.find_agent(name.partition("+")[0]).preset
-    config = layers.build([preset, layers.Layer(None, OPTIONS.get(name, {}))])
+    step_sizes = {"learning_rate": 5e-4, "target_update": {"rate": 0.005}, "reward_scale": 0.2}
+    given = [layers.Layer("test", layers.nested(x)) for x in (OPTIONS.get(name, {}), {"learner": step_sizes})]
+    config = layers.build([preset, *given])
     torch.manual_seed(0)
     network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)
-    step_sizes = {"learning_rate": 5e-4, "target_ema_rate": 0.005, "reward_scale": 0.2}
-    learner = make_learner(
-        network, config.learner.model_copy(update=step_sizes), whole=config.replay.learn_burn_in
-    )
+    learner = make_learner(network, config.learner, whole=config.replay.learn_burn_in)
     batch = make_batch(network, "multi_discrete", SHAPES, learn_length=40, dtype=torch.float32)
     return [learner.update(batch).metrics["learner/loss"] for _ in range(updates)]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtqn.learning.objective import Objective, StepErrors
-from dtqn.networks.heads import Categorical, Expectation, Prediction
-from dtqn.settings.config import LearnerConfig
+from dtqn.learning.objective import Objective
+from dtqn.learning.predictions import Categorical, Expectation, StepErrors
+from dtqn.networks.heads import Prediction
 from dtqn.types import QOutput, RowFlags, Sequences, StepInputs
+from tests.cases import learner_config
 from tests.learning.batches import f64
 
 Q = f64([3.0, 1.0], [1.0, 4.0], [5.0, 2.0], [0.0, 8.0])
@@ -44,7 +45,7 @@ PLAIN = {"gamma": 0.5, "reward_scale": 1.0, "returns": "n_step", "n_step": 1}
 def errors(
     prediction: Prediction, online: QOutput, target: QOutput, padding: int = 0, **settings: object
 ) -> StepErrors:
-    config = LearnerConfig.model_validate(PLAIN | settings)
+    config = learner_config(**(PLAIN | settings))
     return Objective(config, prediction).errors(batch(padding), online, target, online)
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from dtqn import networks
 from dtqn.learning.learner import Learner
-from dtqn.settings.config import ConfigError, LearnerConfig, NetworkConfig
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.types import Sequences
-from tests.cases import NUM_ACTIONS, SMALL, SPACES, randomise
+from tests.cases import NUM_ACTIONS, SMALL, SPACES, learner_config, network_config, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, make_batch
 from tests.learning.learners import errors_of
@@ -33,9 +33,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
 def of(name: str, precision: str, **given: Any) -> tuple[Learner, Sequences]:
     """A learner in float32 and a batch for it."""
     torch.manual_seed(0)
-    settings = NetworkConfig(**(SMALL | {"width": 64, "mlp_width": 64} | NETWORKS[name]))
+    settings = network_config(**(SMALL | {"width": 64, "mlp_width": 64} | NETWORKS[name]))
     network = randomise(networks.build(settings, SPACES["multi_discrete"], NUM_ACTIONS), scale=0.02)
-    config = LearnerConfig(**({"n_step": N_STEP, "gamma": 0.9, "precision": precision} | given))
+    config = learner_config(**({"n_step": N_STEP, "gamma": 0.9, "precision": precision} | given))
     learner = learners.make_learner(network, config, want_trace=True)
     randomise(learner.target, seed=9, scale=0.02)
     return learner, make_batch(network, "multi_discrete", dtype=torch.float32)

@@ -203,11 +203,11 @@ def test_munchausen_by_hand() -> None:
     """Two actions of log-policy log(3/4) and log(1/4); tau is 2, alpha 1/2, l_0 -1."""
     log_policy = f64([0.75, 0.25], [0.75, 0.25])[None].log()
     reward = returns.munchausen_rewards(
-        f64([9.0, 1.0]), log_policy, torch.tensor([[0]]), alpha=0.5, temperature=2.0, clip=1.0
+        f64([9.0, 1.0]), log_policy, torch.tensor([[0]]), alpha=0.5, temperature=2.0
     )
     assert reward.tolist() == [[9.0, pytest.approx(1 + 0.5 * 2 * np.log(0.75))]]
     clipped = returns.munchausen_rewards(
-        f64([9.0, 1.0]), log_policy, torch.tensor([[1]]), alpha=0.5, temperature=2.0, clip=1.0
+        f64([9.0, 1.0]), log_policy, torch.tensor([[1]]), alpha=0.5, temperature=2.0
     )
     assert clipped.tolist() == [[9.0, 0.5]]  # 2 log(1/4) is below -1
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
-from dtqn.settings.config import Config, LearnerConfig
 from dtqn.training.trainer import Trainer
 from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
-from tests.cases import make, randomise
+from tests.cases import config_from, learner_config, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import errors_of, make_learner
 
@@ -109,7 +108,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         "double_q": double_q, "next_window": True, "max_grad_norm": 0.5, "adam_epsilon": 5e-9,
         "target_update": "hard",
     }  # fmt: skip
-    learner = make_learner(make("box", **NETWORKS[core]), LearnerConfig(**settings), whole=True)
+    learner = make_learner(make("box", **NETWORKS[core]), learner_config(**settings), whole=True)
     randomise(learner.target, seed=9)
     online = make("box", **NETWORKS[core])
     batch = make_batch(online, "box", SHAPES, learn_length=1)._replace(
@@ -131,11 +130,11 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
 def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
     """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
     settings: dict[str, Any] = {
-        "next_window": True, "munchausen": True, "munchausen_temperature": 0.5, "munchausen_clip": 9.0,
+        "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5},
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
-    learner = make_learner(network, LearnerConfig(**settings), whole=True)
+    learner = make_learner(network, learner_config(**settings), whole=True)
     batch = make_batch(network, "box", (Shape(0, 0, 5),), learn_length=4)
     batch = batch._replace(
         trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
@@ -151,7 +150,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
     of_row = torch.cat([first[:1], later])
     for t in range(4):
         action, reward = int(batch.learn.prev_action[0, t + 1]), float(batch.learn.reward[0, t + 1])
-        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -9.0)
+        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -1.0)
         log_policy = (of_row[t + 1] / 0.5).log_softmax(-1)
         value = float((log_policy.exp() * (of_row[t + 1] - 0.5 * log_policy)).sum())
         expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
@@ -163,13 +162,13 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     """Drawn uniformly, all of it learned: the public code's replay of contexts."""
     flags = {
         "agent": agent, "env": "gridverse-memory-5x5", "task.time_limit": "12", "actor.num_envs": "2",
-        "network.width": "8", "network.num_heads": "2", "network.context_length": "5",
+        "network.width": "8", "network.core.num_heads": "2", "network.core.context_length": "5",
         "replay.burn_in_length": "4",
         "warmup_env_steps": "200", "total_env_steps": "1000", "replay.capacity": "1000", "device": "cpu",
         "replay.priority_exponent": "0", "metrics_every": "100",
     }  # fmt: skip
     if agent == "drqn-paper":
-        del flags["network.num_heads"], flags["network.context_length"]
+        del flags["network.core.num_heads"], flags["network.core.context_length"]
     trainer = Trainer(presets.resolve(None, flags, {}))
     while trainer.env_steps < 200:
         trainer.advance()
@@ -207,22 +206,22 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
             "learn_burn_in is true with replay.memory refreshed",
         ),
         (
-            {"network": {"core": "lstm", "encoder": "dtqn", "chrono_init": True}},
-            "chrono_init is true, but network.encoder is dtqn",
+            {"network": {"core": "lstm", "encoder": "dtqn", "core.initial_weights": "chrono"}},
+            "initial_weights is chrono, but network.encoder is dtqn",
         ),
         (
             {"learner": {**_NO_FIRST_ROW, "munchausen": True}, "replay": {"burn_in_length": 0}},
-            "learner.next_window is true with learner.double_q false and learner.munchausen true.* try",
+            "learner.next_window is true with learner.double_q false and learner.bootstrap munchausen.* try",
         ),
         (
             {
                 "learner": {**_NO_FIRST_ROW, "returns": "watkins", "trace_tolerance": 0.1},
                 "replay": {"burn_in_length": 0},
             },
-            "next_window is true with learner.double_q false and learner.trace_tolerance 0.1.* try",
+            "next_window is true with learner.double_q false and learner.returns.tolerance 0.1.* try",
         ),
     ],
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Config.model_validate(settings)
+        config_from(settings)

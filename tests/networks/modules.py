@@ -9,11 +9,12 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
+from dtqn.learning.predictions import Expectation
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.encoders import ObservationEncoder, StepEncoder, observation_encoder
 from dtqn.networks.gates import LayerSettings
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.heads import DuelingHead, Expectation, QHead
+from dtqn.networks.heads import DuelingHead, QHead
 from dtqn.networks.rnn import GRULayer, LSTMLayer
 from dtqn.types import QOutput, StepInputs
 

@@ -14,9 +14,9 @@ from dtqn.networks.coberl import CoBERL, CoBERLTrace
 from dtqn.networks.gates import make_gate
 from dtqn.networks.gtrxl import GTrXLTrace
 from dtqn.networks.stack import HiddenAndCell
-from dtqn.settings.config import Config, ConfigError, LearnerConfig
+from dtqn.settings.config import ConfigError, LearnerConfig
 from dtqn.settings.presets import resolve
-from tests.cases import make, randomise
+from tests.cases import config_from, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
 from tests.networks.modules import assert_same_gradients, gtrxl, lstm_layer, random
@@ -173,7 +173,7 @@ def test_it_does_not_hang_on_the_parts_of_a_batch() -> None:
 def test_a_weight_without_a_loss_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"learner.auxiliary_weight is 0.1.*gru.*no auxiliary loss; try 0"):
         resolve(None, {"agent": "gru", "learner.auxiliary_weight": "0.1"}, {})
-    assert Config.model_validate({"network": {"core": "coberl"}, "learner": {"auxiliary_weight": 0.1}})
+    assert config_from({"network": {"core": "coberl"}, "learner": {"auxiliary_weight": 0.1}})
 
 
 @pytest.mark.parametrize(

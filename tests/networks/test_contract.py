@@ -17,9 +17,8 @@ from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.q_network import trace_window
 from dtqn.networks.windowed_q_network import WindowedQNetwork
 from dtqn.settings import layers, presets
-from dtqn.settings.config import NetworkConfig
 from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
-from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, part
+from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, network_config, part
 
 STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
@@ -302,4 +301,4 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
 def test_the_settings_know_the_trace_window(name: str) -> None:
     settings = dict((CASES | WINDOWED)[name])
     network = make(settings.pop("space"), **settings)
-    assert trace_window(network) == NetworkConfig(**(SMALL | settings)).trace_window
+    assert trace_window(network) == network_config(**(SMALL | settings)).core.trace_window

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from dtqn import networks
 from dtqn.networks.gates import make_gate
-from dtqn.settings.config import NetworkConfig
-from tests.cases import SMALL, SPACES, randomise
+from tests.cases import SMALL, SPACES, network_config, randomise
 from tests.networks.parameters import gate_parameters
 from tests.reference.gates_twin import gate as twin
 
@@ -46,7 +45,7 @@ def test_the_gradient_of_the_gru_gate(steps: int) -> None:
 def built(gate: str, **settings: object) -> list[nn.Module]:
     """All gates of a network as it is after the whole of it is built."""
     torch.manual_seed(0)
-    network = networks.build(NetworkConfig(**(SMALL | {"gate": gate} | settings)), SPACES["box"], 3)
+    network = networks.build(network_config(**(SMALL | {"gate": gate} | settings)), SPACES["box"], 3)
     return [g for layer in network.core.layers for g in (layer.attention_gate, layer.mlp_gate)]
 
 

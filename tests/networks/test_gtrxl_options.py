@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dtqn.choices import cores
 from dtqn.networks.attention import AdaptiveSpan
 from dtqn.networks.compression import Compression
 from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
@@ -152,16 +153,17 @@ def test_a_compressor_begins_as_the_mean() -> None:
 
 
 def test_where_nothing_is_compressed_the_loss_is_zero() -> None:
-    network = make("box", compressed_slots=2, compression_rate=3)
+    network = make("box", compressed_slots=2)
     batch = make_batch(network, "box", (Shape(0, 0, 4), Shape(0, 2, 3)))
     loss = network.auxiliary(network, batch, torch.Generator())
     assert loss.item() == 0
     assert all(slope.abs().max() == 0 for slope in gradients_of(loss, network).values())
 
 
-def test_the_reconstruction_loss_is_of_the_learners_batch() -> None:
+def test_the_reconstruction_loss_is_of_the_learners_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the starting state of each sequence, at its real rows; junk in the padding changes nothing."""
-    network = make("box", compressed_slots=2, compression_rate=3)
+    monkeypatch.setattr(cores, "COMPRESSION_RATE", 3)
+    network = make("box", compressed_slots=2)
     shapes = (Shape(9, 3, 7), Shape(0, 0, 7), Shape(11, 2, 2), Shape(4, 3, 5))
     values = []
     for junk in (None, 1e30):
@@ -179,21 +181,22 @@ def test_the_reconstruction_loss_is_of_the_learners_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "rate, settings",
     [
-        {"compressed_slots": 2, "compression_rate": 3},
-        {"compressed_slots": 3, "compression_rate": 2, "memory_length": 3, "keeps_keys": True},
-        {"compressed_slots": 1, "compression_rate": 4, "replay": {"burn_in_length": 0}},
-        {"compressed_slots": 2, "compression_rate": 3, "replay": {"burn_in_length": 8, "sequence_period": 1}},
-        {"adaptive_span": True},
-        {"adaptive_span": True, "keeps_keys": True},
+        (3, {"compressed_slots": 2}),
+        (2, {"compressed_slots": 3, "memory_length": 3, "keeps_keys": True}),
+        (4, {"compressed_slots": 1, "replay": {"burn_in_length": 0}}),
+        (3, {"compressed_slots": 2, "replay": {"burn_in_length": 8, "sequence_period": 1}}),
+        (0, {"adaptive_span": True}),
+        (0, {"adaptive_span": True, "keeps_keys": True}),
     ],
     ids=str,
 )
-def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parity(rate: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The learner's path returns the Q-values that the actor saw."""
+    monkeypatch.setattr(cores, "COMPRESSION_RATE", rate)
     played = play(monkeypatch, **settings)
-    network = played.trainer.config.network
+    network = played.trainer.config.network.core
     assert played.trainer.network.core.window == network.trace_window
     batch, info = draw(played)
     held = batch.trace_valid.sum(dim=1)

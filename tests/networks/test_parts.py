@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional as F
 
 from dtqn import networks
+from dtqn.learning.predictions import Categorical
 from dtqn.networks.encoders import set_encoder
-from dtqn.networks.heads import Categorical, DuelingHead, QHead
-from dtqn.settings.config import NetworkConfig
+from dtqn.networks.heads import DuelingHead, QHead
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, make, observations, randomise
+from tests.cases import SPACES, inputs, make, network_config, observations, randomise
 from tests.networks import modules
 
 ONE_HOT = {  # what each value of a categorical observation is, as its own column
@@ -151,7 +151,7 @@ def test_a_distributional_head_has_its_expected_value(dueling: bool) -> None:
 def test_initial_values_of_the_built_network() -> None:
     """Xavier normal with zero biases, u and v; LayerNorm one and zero; each projection by its own size."""
     torch.manual_seed(0)
-    network = networks.build(NetworkConfig(width=96, mlp_width=160), SPACES["multi_discrete"], 6)
+    network = networks.build(network_config(width=96, mlp_width=160), SPACES["multi_discrete"], 6)
     for layer in network.core.layers:
         attention = layer.attention
         square = (2 / (96 + 96)) ** 0.5

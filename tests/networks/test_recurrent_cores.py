@@ -22,7 +22,7 @@ from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, randomise
+from tests.cases import SPACES, inputs, network_config, randomise
 from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
@@ -83,7 +83,7 @@ def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
 
 
 def stack(layers: list[nn.Module], state_type: type, *layer_shape: int) -> RecurrentStack:
-    return RecurrentStack(layers=layers, state_type=state_type, layer_shape=layer_shape)
+    return RecurrentStack(layers, state_type(*[layer_shape] * len(state_type._fields)))
 
 
 def lstm_stack(depth: int, skip: bool) -> RecurrentStack:
@@ -452,7 +452,7 @@ CORES: dict[str, dict[str, Any]] = {
     "lstm": {"core": "lstm"},
     "deep lstm": {"core": "lstm", "num_layers": 4, "skip_connections": True, "use_prev_reward": True},
     "darqn": {"core": "lstm", "num_layers": 1, "soft_attention": True, "use_prev_action": False},
-    "gru": {"core": "gru", "chrono_init": True},
+    "gru": {"core": "gru", "core.initial_weights": "chrono"},
     "mingru": {"core": "mingru"},
     "lru": {"core": "lru"},
     "deltanet": {"core": "deltanet"},
@@ -500,41 +500,33 @@ def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: 
     assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
 
 
-GIVEN = {"gate": "output", "mlp_width": 9, "skip_connections": True}
-OPTIONS = {"adaptive_span": True, "compressed_slots": 2}
-
-
 @pytest.mark.parametrize(
     "given, unread",
     [
         ({}, ""),
         ({"core": "lstm", "memory_length": 7, "context_length": 9, "width": 63}, ""),
-        ({"core": "lstm"} | GIVEN, "mlp_width gate"),
-        ({"core": "mingru"} | GIVEN, "gate skip_connections"),
-        ({"core": "none", "num_layers": 3, "chrono_init": True}, "num_layers chrono_init"),
-        ({"core": "lstm", "soft_attention": True, "embedding_width": 9}, "embedding_width"),
-        ({"encoder": "dtqn", "image_encoder": "minigrid"}, "image_encoder"),
-        ({"gate": "input", "gate_bias": 1.0}, "gate_bias"),
+        ({"gate": "input", "gate_bias": 1.0}, "core.gate_bias"),
         ({"gate": "highway", "gate_bias": 1.0}, ""),
-        ({"core": "lstm"} | OPTIONS, "adaptive_span compressed_slots"),
-        ({"compression_rate": 3}, "compression_rate"),
-        ({"compression_rate": 3, "compressed_slots": 1}, ""),
     ],
 )
 def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unread: str) -> None:
-    found = Config(network=NetworkConfig(**given)).unread()
+    found = Config(network=network_config(**given)).unread()
     assert set(found) == {f"network.{name}" for name in unread.split()}
 
 
 @pytest.mark.parametrize(
     "given, named",
     [
-        ({"core": "gru", "soft_attention": True}, "network.soft_attention is true with network.core gru"),
-        ({"compressed_slots": 2, "adaptive_span": True}, "network.compressed_slots is 2 with network.ad"),
-        ({"compressed_slots": 2, "memory_length": 3}, "network.memory_length is 3, below network.compr"),
-        ({"compression_rate": 1}, "compression_rate\n.* greater than or equal to 2"),
-        ({"core": "lstm", "soft_attention": True, "encoder": "dtqn"}, "network.encoder dtqn"),
-        ({"encoder": "dtqn", "use_prev_reward": True}, "network.use_prev_reward is true"),
+        ({"core": "gru", "soft_attention": True}, "network.encoder is parts with network.core gru"),
+        (
+            {"compressed_slots": 2, "adaptive_span": True},
+            "network.core.compressed_slots is 2 with network.core.ad",
+        ),
+        (
+            {"compressed_slots": 2, "memory_length": 3},
+            "network.core.memory_length is 3 with network.core.compressed_slots 2.* try 4",
+        ),
+        ({"core": "mingru", "core.initial_weights": "orthogonal"}, "initial_weights\n.*'torch' or 'chrono'"),
         ({"core": "dtqn", "width": 12, "num_heads": 8}, "network.width is 12, not a multiple .* try 16"),
         ({"core": "deltanet", "width": 10, "num_heads": 3}, "network.width is 10, not a multiple .* try 9"),
         (
@@ -545,7 +537,7 @@ def test_settings_that_a_core_does_not_read_are_named(given: dict[str, Any], unr
 )
 def test_settings_that_do_not_go_together(given: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        NetworkConfig(**given)
+        Config(network=network_config(**given))
 
 
 def test_a_space_that_dtqns_encoder_cannot_read_is_named() -> None:

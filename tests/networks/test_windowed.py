@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from dtqn import networks
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.windowed_q_network import WindowedQNetwork
-from dtqn.settings.config import Config, NetworkConfig
+from dtqn.settings.config import Config
 from dtqn.types import Sequences, StepInputs, leaves, map_tree
-from tests.cases import randomise
+from tests.cases import config_from, network_config, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
 from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, rows
@@ -225,7 +225,7 @@ def test_padding_changes_nothing(junk: float) -> None:
 def test_dtqns_initial_gates() -> None:
     """Deviation 0.02 as everywhere in that code; the bias is `gate_bias`, which is zero there."""
     for bias, expected in ((0.0, 0.0), (None, 2.0)):
-        config = NetworkConfig(core="dtqn", encoder="dtqn", gate="gru", gate_bias=bias)
+        config = network_config(core="dtqn", encoder="dtqn", gate="gru", gate_bias=bias)
         network = networks.build(config, gymnasium.spaces.MultiDiscrete([21] * 6), 6)
         gate = network.decoder.layers[1].mlp_gate
         assert gate.w_rzg.std().item() == pytest.approx(0.02, rel=0.1)
@@ -241,7 +241,7 @@ def test_observations_of_several_parts() -> None:
         }
     )
     torch.manual_seed(0)
-    config = NetworkConfig(core="dtqn", width=8, context_length=K, mlp_width=8, head_width=8)
+    config = network_config(core="dtqn", width=8, context_length=K, mlp_width=8, head_width=8)
     network = randomise(networks.build(config, space, 3).double()).requires_grad_(False)
     generator = np.random.default_rng(0)
     code = torch.from_numpy(generator.integers([3, 4], size=(2, 7, 2), dtype=np.uint8))
@@ -268,11 +268,11 @@ def test_observations_of_several_parts() -> None:
 
 
 def config_with(**replay: int) -> Config:
-    return Config.model_validate({"network": {"core": "dtqn", "context_length": 20}, "replay": replay})
+    return config_from({"network": {"core": "dtqn", "context_length": 20}, "replay": replay})
 
 
 def test_context_and_learned_steps_make_up_a_window() -> None:
-    assert config_with(learn_length=15, burn_in_length=5).network.trace_window == 0
+    assert config_with(learn_length=15, burn_in_length=5).network.core.trace_window == 0
     with pytest.raises(
         ValueError, match=r"learn_length is 15 and .* 4, but .*context_length 20.* try 15 and 5"
     ):

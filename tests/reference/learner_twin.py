@@ -189,17 +189,16 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             if config.novelty_centred:
                 share = float(batch.novel_share[b])
                 reward[t] -= config.novelty_weight * share - config.repeat_cost * (1 - share)
-    tau = config.munchausen_temperature
+    soft = config.bootstrap if config.bootstrap.name == "munchausen" else None
+    tau = soft.temperature if soft else 1.0
     log_pi = [losses.log_policy(q, tau) for q in selector]
-    if config.munchausen:
+    if soft:
         for t, action in enumerate(actions):
-            reward[t + 1] += losses.munchausen_bonus(
-                log_pi[t][action], config.munchausen_alpha, tau, config.munchausen_clip
-            )
+            reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau)
 
     def value(t: int, numbers: list[list[float]]) -> list[float]:
         """The value of each action at row t, from its numbers."""
-        if not config.munchausen:
+        if not soft:
             return numbers[losses.argmax(selector[t])]
         mixed = []
         for j in range(len(numbers[0])):
@@ -212,20 +211,20 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     discount = batch.discount[b, :rows].tolist()
     values = [value(t, of_target[t].numbers) for t in range(rows)]
     learned = range(int(batch.learned_steps[b]))
-    slack = config.trace_tolerance * max(abs(max(q)) for q in selector)
+    slack = getattr(config.returns, "tolerance", 0.0) * max(abs(max(q)) for q in selector)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
-    n = config.n_step if config.returns == "n_step" else 1
+    n = config.n_step if config.returns.name == "n_step" else 1
     if not is_categorical(target):
         plain = [v for (v,) in values]
-        if config.returns == "n_step":
+        if config.returns.name == "n_step":
             found = losses.targets(reward, discount, plain, rows, n, config.gamma, *pair)
             return [[found[t]] for t in learned]
         return [
             [
                 pair[0](
                     losses.lambda_target(
-                        t, reward, discount, plain, greedy, rows, config.gamma, config.q_lambda,
-                        config.returns == "watkins", pair[1],
+                        t, reward, discount, plain, greedy, rows, config.gamma, config.returns.q_lambda,
+                        config.returns.name == "watkins", pair[1],
                     )
                 )
             ]
@@ -240,9 +239,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
         """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""
         row = losses.bootstrap_row(t, rows, n)
         mixture = values[row]
-        goes_on = row < rows - 1 and (config.returns == "peng" or greedy[row])
-        if config.returns != "n_step" and goes_on:
-            weight = config.q_lambda
+        goes_on = row < rows - 1 and (config.returns.name == "peng" or greedy[row])
+        if config.returns.name != "n_step" and goes_on:
+            weight = config.returns.q_lambda
             mixture = [
                 (1 - weight) * now + weight * later for now, later in zip(mixture, masses(row), strict=True)
             ]

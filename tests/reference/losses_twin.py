@@ -109,8 +109,8 @@ def log_policy(q: Sequence[float], tau: float) -> list[float]:
     return [(x - most) / tau - math.log(total) for x in q]
 
 
-def munchausen_bonus(log_pi: float, alpha: float, tau: float, clip: float) -> float:
-    return alpha * min(0.0, max(tau * log_pi, -clip))
+def munchausen_bonus(log_pi: float, alpha: float, tau: float) -> float:
+    return alpha * min(0.0, max(tau * log_pi, -1.0))
 
 
 def project(pairs: Sequence[tuple[float, float]], atoms: Sequence[float]) -> list[float]:

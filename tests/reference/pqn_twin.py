@@ -170,7 +170,7 @@ class NaivePQN:
 
     def window(self, copy: int) -> list[Row]:
         """The rows to learn from: the rollout's, the one before it, and its burn-in where that is learned."""
-        rows, length = self.rows[copy], self.config.learner.rollout_length
+        rows, length = self.rows[copy], self.config.learner.batches.length
         start = len(rows) - length
         if start == 0 or rows[start - 1].last:
             return rows[start:]
@@ -195,7 +195,7 @@ class NaivePQN:
                 [row.last for row in rows],
                 [float(values.detach().max()) for values in q],
                 config.gamma,
-                config.q_lambda,
+                config.returns.q_lambda,
             )
             for t, target in enumerate(returns):
                 if target is not None:
@@ -205,10 +205,10 @@ class NaivePQN:
     def learn(self) -> None:
         """All epochs of the rollout that has just ended."""
         config = self.config.learner
-        for _ in range(config.epochs):
+        for _ in range(config.batches.epochs):
             copies = self.generator.permutation(self.count).tolist()
-            size = self.count // config.minibatches
-            for k in range(config.minibatches):
+            size = self.count // config.batches.minibatches
+            for k in range(config.batches.minibatches):
                 p = {name: x.clone().requires_grad_() for name, x in self.p.items()}
                 loss = self.loss(p, copies[k * size : (k + 1) * size])
                 if loss is None:

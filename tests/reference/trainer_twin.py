@@ -128,7 +128,7 @@ class NaiveTrainer:
         """One tick; the evaluation where one is due."""
         before = self.env_steps
         self.act()
-        due = int(max(0, self.env_steps - self.warmup) / self.config.learner.env_steps_per_update)
+        due = int(max(0, self.env_steps - self.warmup) / self.config.learner.batches.env_steps_per_update)
         while self.updates_due < due:
             self.updates_due += 1
             if self.replay.sampleable():
@@ -152,8 +152,8 @@ class NaiveTrainer:
         if since < 0:
             return 1.0
         final = actor.epsilon_final
-        if actor.exploration == "ladder":
-            final = actor.ladder_base ** (1 + actor.ladder_exponent * i / (self.num_envs - 1))
+        if actor.exploration.name == "ladder":
+            final = actor.exploration.base ** (1 + actor.exploration.exponent * i / (self.num_envs - 1))
         if since >= actor.epsilon_anneal_env_steps:
             return final
         return 1 + (final - 1) * since / actor.epsilon_anneal_env_steps
@@ -200,7 +200,7 @@ class NaiveTrainer:
             self.novel_share += sum(new - self.novel_share for new in led_to) / self.steps_in_share
         stored = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         for id_ in self.replay.append(stored, list(range(self.num_envs))):
-            if self.config.replay.initial_priority == "actor":
+            if self.config.replay.priority_exponent > 0:
                 self.replay.update_priorities([id_], [self.first_priority(id_)])
         observation, reward, terminated, truncated, _ = self.env.step(np.array(actions))
         self.observation, self.prev_action, self.reward = observation, actions, list(map(float, reward))
@@ -236,7 +236,7 @@ class NaiveTrainer:
     # Learning.
 
     def learn(self) -> None:
-        ids = self.replay.sample_ids(self.config.learner.batch_size, self.replay_generator)
+        ids = self.replay.sample_ids(self.config.learner.batches.size, self.replay_generator)
         batch = self.batch(ids)
         before = self.learner.learner_steps
         update = self.learner.update(batch, self.learning_rate_share())

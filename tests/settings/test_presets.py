@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import envs
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config, ConfigError, fields_of, value_of
+from dtqn.settings.config import Config, ConfigError, choices_of, fields_of, settings_of
 from dtqn.settings.layers import Layer, nested, read_yaml
 from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
@@ -20,8 +20,8 @@ from tests.settings.resolving import error_of
     [
         ("learner: {learning_rat: 1}", "learner.learning_rat", "learner.learning_rate"),
         ("learning_rate: 1", "learning_rate", "learner.learning_rate"),
-        ("network: {memory_len: 1}", "network.memory_len", "network.memory_length"),
-        ("network.memory-len: 1", "network.memory_len", "network.memory_length"),
+        ("network: {memory_len: 1}", "network.memory_len", "network.core.memory_length"),
+        ("network.memory-len: 1", "network.memory_len", "network.core.memory_length"),
         ("total_steps: 1", "total_steps", "total_env_steps"),
         ("lerner: {n_step: 1}", "lerner", "learner"),
     ],
@@ -36,7 +36,7 @@ def test_layers_in_their_order(tmp_path):
     configs = tmp_path / "configs"
     for name, content in [
         ("agents/gtrxl", "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}"),
-        ("envs/gridverse", "learner: {n_step: 9, q_lambda: 0.3}"),
+        ("envs/gridverse", "learner: {n_step: 9, returns: peng, q_lambda: 0.3}"),
         ("envs/gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
         ("envs/gridverse-memory-7", "learner: {n_step: 9}"),
     ]:
@@ -45,9 +45,9 @@ def test_layers_in_their_order(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
     config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
-    assert config.learner.batch_size == 2, "agent preset"
+    assert config.learner.batches.size == 2, "agent preset"
     assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
-    assert config.learner.q_lambda == 0.3, "the shorter name below it"
+    assert config.learner.returns.q_lambda == 0.3, "the shorter name below it"
     assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
     assert config.wandb == "offline", "WANDB_MODE over the file"
     assert config.replay.burn_in_length == 5, "flags over all"
@@ -91,8 +91,8 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (None, "config is {}: there is no such file"),
         (b"seed: 1\nlearner: {n_step: 2}\nseed: 2", "config is {}: line 3: seed is there twice"),
         (b"learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "config is {}: line 4: n_step is there twice"),
-        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner is there twice"),
-        (b"learner: {n_step: 2, n-step: 3}", "config is {}: n_step is there twice"),
+        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner.n_step is there twice"),
+        (b"learner: {n_step: 2, n-step: 3}", "config is {}: learner.n_step is there twice"),
         (b"seed: !!int x", "config is {}: line 1: 'x' is no int"),
         (b"a: &a [1]\nb: [*a, *a]", "config is {}: line 2: aliases (*name) are not read; write the"),
         (_DEEP.encode(), "config is {}: line 1: more than 50 collections inside each other"),
@@ -121,8 +121,22 @@ def test_empty_files_and_groups_change_nothing(tmp_path):
 
 def test_dots_dashes_and_nesting_are_alike():
     spelled = {"learner.n-step": 1, "learner": {"gamma": 2, "target-update": 3}, "total-env-steps": 4}
-    learner = {"n_step": 1, "gamma": 2, "target_update": 3}
+    learner = {"n_step": 1, "gamma": 2, "target_update": {"name": 3}}
     assert nested(spelled) == {"learner": learner, "total_env_steps": 4}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "network.core: lstm\nnetwork.core.num_layers: 3",
+        "network: {core: {name: lstm, num_layers: 3}}",
+        "network: {core: lstm, core.num-layers: 3}",
+        "network: {core: lstm, num_layers: 3}",
+    ],
+)
+def test_what_is_chosen_and_its_settings_are_spelled_alike(written):
+    """The last as before choices had settings of their own."""
+    assert nested(yaml.safe_load(written)) == {"network": {"core": {"name": "lstm", "num_layers": 3}}}
 
 
 def _values(field):
@@ -137,13 +151,15 @@ def _values(field):
 
 # Those that some value of another setting contradicts are left out.
 _BOUND = {
-    *("learner.munchausen", "learner.next_window", "learner.auxiliary_weight", "learner.minibatches"),
-    "learner.novelty_centred",
+    *("learner.next_window", "learner.auxiliary_weight", "learner.novelty_centred"),
 }
 _FREE = [
     n
     for n in fields_of()
-    if n.startswith(("learner.", "actor.ladder", "actor.epsilon", "evaluation.")) and n not in _BOUND
+    if n.startswith(("learner.", "actor.exploration.", "actor.epsilon", "evaluation."))
+    and n not in _BOUND
+    and n in settings_of(Config())
+    and n not in choices_of()
 ]
 
 
@@ -202,21 +218,22 @@ def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files
 @pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
 def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
     config = resolve(None, {"env": env, "agent": agent}, {})
-    assert config.network.memory_length == config.network.context_length == rows
+    core = config.network.core
+    assert (core.context_length if agent == "dtqn" else core.memory_length) == rows
     assert config.replay.learn_length == config.replay.period == rows
     assert config.replay.burn_in_length == 0
 
 
 def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number():
-    below = [Layer("own.yaml", {"network": {"memory_length": "horizon"}})]
+    below = [Layer("own.yaml", nested({"network.core.memory_length": "horizon"}))]
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
-        "network.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its episodes, "
-        "so there is no such number: must be an integer of at least 0 and at most 1000000"
+        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its "
+        "episodes, so there is no such number: must be an integer of at least 0 and at most 1000000"
     )
-    given = {"env": "CartPole-v1", "network.memory_length": "7"}
-    assert resolve(None, given, {}, below=below).network.memory_length == 7
+    given = {"env": "CartPole-v1", "network.core.memory_length": "7"}
+    assert resolve(None, given, {}, below=below).network.core.memory_length == 7
 
 
 def test_a_users_own_words_are_left_as_they_are():
@@ -227,24 +244,24 @@ def test_a_users_own_words_are_left_as_they_are():
 @pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
 @pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
-    """Only dtqn-paper does: gates that are shared and start without bias, should `network.gate` be gru."""
+    """Only dtqn-paper does: gates that are shared and start without bias, were the gate gru."""
     config = resolve(None, {"agent": agent, "env": env}, {})
-    named = {"network.gate_bias", "network.share_gates"} if agent == "dtqn-paper" else set()
+    named = {"network.core.gate_bias", "network.core.share_gates"} if agent == "dtqn-paper" else set()
     assert set(config.unread()) == named
     assert presets.unread(config) == [], "and nobody is warned of it"
 
 
 def test_a_setting_that_its_preset_sets_otherwise_is_warned_of():
-    config = resolve(None, {"agent": "dtqn-paper", "network.gate_bias": "3"}, {})
-    assert presets.unread(config) == ["network.gate_bias"]
+    config = resolve(None, {"agent": "dtqn-paper", "network.core.gate_bias": "3"}, {})
+    assert presets.unread(config) == ["network.core.gate_bias"]
     of_a_user = config.model_copy(update={"agent": "mine"})
-    assert presets.unread(of_a_user) == ["network.gate_bias", "network.share_gates"]
+    assert presets.unread(of_a_user) == ["network.core.gate_bias", "network.core.share_gates"]
 
 
 def _agents(tmp_path):
     """Files of a user's: an agent, and one that is named as a shipped preset."""
     for name in ("my", "gtrxl"):
-        (tmp_path / f"{name}.yaml").write_text("network: {core: lru, memory_length: 9}")
+        (tmp_path / f"{name}.yaml").write_text("network: {core: {name: mingru, memory_length: 9}}")
     (tmp_path / "with-seed.yaml").write_text("seed: 3")
     (tmp_path / "with-agents.yaml").write_text("agents: {drqn: {learner: {n_step: 5}}}")
     return tmp_path
@@ -252,17 +269,19 @@ def _agents(tmp_path):
 
 def test_an_agent_of_a_users_file(tmp_path):
     config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
-    assert (config.agent, config.network.core) == ("my", "lru")
-    assert config.network.memory_length == 11, "the task's preset lies over the agent's, as over shipped ones"
+    assert (config.agent, config.network.core.name) == ("my", "mingru")
+    assert config.network.core.memory_length == 11, (
+        "the task's preset lies over the agent's, as over shipped ones"
+    )
     config = resolve(None, {"agent": f"mine={tmp_path}/gtrxl.yaml"}, {})
-    assert (config.agent, config.network.memory_length) == ("mine", 9)
+    assert (config.agent, config.network.core.memory_length) == ("mine", 9)
 
 
 def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("{over_task: true, network: {memory_length: 9}, learner: {gamma: 0.9}}")
     config = resolve(None, {"agent": str(file), "env": "t-maze-passive-9", "learner.gamma": "0.8"}, {})
-    assert (config.network.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
+    assert (config.network.core.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
     assert config.learner.n_step == 10, "the task's, where the agent says nothing"
     file.write_text("over_task: maybe")
     assert error_of({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
@@ -274,41 +293,44 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
     file, agent = tmp_path / "all.yaml", tmp_path / "mine.yaml"
     file.write_text("{learner: {n_step: 9}, network: {memory_length: 5}}")
     agent.write_text(yaml.safe_dump({"over_task": over_task, "learner": {"gamma": 0.9, "n_step": 8}}))
-    suite = [Layer("s", {"learner": {"gamma": 0.7, "n_step": 2}, "network": {"memory_length": "horizon"}})]
+    of_suite = {"learner.gamma": 0.7, "learner.n_step": 2, "network.core.memory_length": "horizon"}
+    suite = [Layer("s", nested(of_suite))]
     budget = [Layer("s", {"total_env_steps": 4000, "warmup_env_steps": 40})]
     flags = {"agent": str(agent), "env": "t-maze-passive-20"}
     config = resolve(file, flags, {}, below=budget, suite=suite)
     assert (config.learner.gamma, config.learner.n_step) == (gamma, n_step)
-    assert config.network.memory_length == 22
+    assert config.network.core.memory_length == 22
     assert (config.total_env_steps, config.warmup_env_steps) == (4000, 40)
     config = resolve(file, {**flags, "learner.gamma": "0.5"}, {}, below=budget, suite=suite)
     assert config.learner.gamma == 0.5
 
 
 def test_a_variant_is_its_base_with_a_few_settings_that_win(tmp_path):
-    flags = {"env": "t-maze-passive-9", "network.memory_length": "5", "network.width": "32"}
+    flags = {"env": "t-maze-passive-9", "network.core.memory_length": "5", "network.width": "32"}
     base = resolve(None, flags | {"agent": "gtrxl"}, {})
-    assert base.network.memory_length == 5
-    variant = "long=gtrxl+network.memory-length=80+learner.learning_rate=1e+3+network.gate_bias=-1e-1"
+    assert base.network.core.memory_length == 5
+    variant = (
+        "long=gtrxl+network.core.memory_length=80+learner.learning_rate=1e+3+network.core.gate_bias=-1e-1"
+    )
     config = resolve(None, flags | {"agent": variant}, {})
-    found = {name: value_of(config, name) for name in fields_of()}
-    assert {name: value for name, value in found.items() if value != value_of(base, name)} == {
+    found, before = settings_of(config), settings_of(base)
+    assert {name: value for name, value in found.items() if value != before[name]} == {
         "agent": "long",
-        "network.memory_length": 80,
+        "network.core.memory_length": 80,
         "learner.learning_rate": 1000.0,
-        "network.gate_bias": -0.1,
+        "network.core.gate_bias": -0.1,
     }
     of_file = resolve(None, {"agent": f"wide={_agents(tmp_path)}/my.yaml+network.width=128"}, {})
-    assert (of_file.agent, of_file.network.core, of_file.network.width) == ("wide", "lru", 128)
+    assert (of_file.agent, of_file.network.core.name, of_file.network.width) == ("wide", "mingru", 128)
 
 
 def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "configs/agents/lru.yaml"
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "lru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "lru"
     (tmp_path / "configs/agents").mkdir(parents=True)
     (tmp_path / name).write_text("network: {core: gru}")
-    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core == "gru"
+    assert resolve(None, {"agent": f"mine={name}"}, {}).network.core.name == "gru"
 
 
 @pytest.mark.parametrize(
@@ -349,7 +371,7 @@ def test_a_mistake_in_a_variants_settings_names_the_variant():
 
 def test_a_whole_configuration_needs_no_file_of_its_agent(tmp_path):
     """Nor does one of an older version, which lacks the settings that came later."""
-    config = resolve(None, {"agent": "long=gtrxl+network.memory_length=80"}, {})
+    config = resolve(None, {"agent": "long=gtrxl+network.core.memory_length=80"}, {})
     file = tmp_path / "config.yaml"
     for text in (layers.to_yaml(config), layers.to_yaml(config).replace("  epsilon: 0.0\n", "")):
         file.write_text(text)
@@ -373,7 +395,7 @@ def test_a_files_settings_of_single_agents_lie_over_those_of_all(tmp_path):
     assert (gtrxl.learner.n_step, gtrxl.network.width) == (7, 32)
     assert chosen("gated-deltanet").learner.n_step == 9
     # Variants are of the agent, and flags and a variant's own settings lie over all files.
-    assert chosen("long=gtrxl+network.memory_length=80").learner.n_step == 7
+    assert chosen("long=gtrxl+network.core.memory_length=80").learner.n_step == 7
     assert chosen("n=gtrxl+learner.n_step=2").learner.n_step == 2
     assert chosen("gtrxl", **{"learner.n_step": "2"}).learner.n_step == 2
     # A file of the user's has settings of its own.

@@ -8,37 +8,45 @@ from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
 
 _BURN_IN = {"agent": "drqn", "replay.learn_burn_in": "true"}
-_WINDOW = {"agent": "dtqn", "network.context_length": "4", "replay.learn_length": "2"}
-_DTQN = {"network.encoder": "dtqn"}
+_WINDOW = {"agent": "dtqn", "network.core.context_length": "4", "replay.learn_length": "2"}
+_DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"network.width": "66", "network.num_heads": "4"}, "network.width is 66, not a multiple"),
+        ({"network.width": "66", "network.core.num_heads": "4"}, "network.width is 66, not a multiple"),
         ({"replay.sequence_period": "41"}, "replay.sequence_period is 41, above replay.learn_length 40"),
         ({"warmup_env_steps": "500", "total_env_steps": "400"}, "warmup_env_steps is 500, above total_env"),
-        ({"network.v_min": "3", "network.v_max": "3"}, "network.v_min is 3.0, not below network.v_max 3.0"),
+        (
+            {
+                "network.distribution": "categorical",
+                "network.distribution.v_min": "3",
+                "network.distribution.v_max": "3",
+            },
+            "network.distribution.v_min is 3.0, not below network.distribution.v_max 3.0",
+        ),
         (
             {"env": "hallway", "learner.novelty_centred": "true"},
             "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0",
         ),
         (
-            {"learner.munchausen": "true", "learner.value_rescaling": "true"},
-            "learner.munchausen is true with learner.value_rescaling true",
+            {"env": "hallway", "learner.bootstrap": "munchausen", "learner.value_rescaling": "true"},
+            "learner.bootstrap is munchausen with learner.value_rescaling true",
         ),
         (
-            {"learner.munchausen": "true", "network.distribution": "categorical"},
-            "learner.munchausen is true with network.distribution categorical",
+            {"learner.bootstrap": "munchausen", "network.distribution": "categorical"},
+            "learner.bootstrap is munchausen with network.distribution categorical",
         ),
         (
             {"env": "t-maze-passive-50", "network.distribution": "categorical"},
-            "learner.reward_scale is 25 with network.v_min -10 and network.v_max 10: no atom is the return "
-            "of a single reward of 1; try network.v_max 25 and network.v_min -25",
+            "learner.reward_scale is 25 with network.distribution.v_min -10 and network.distribution.v_max "
+            "10: no atom is the return of a single reward of 1; try network.distribution.v_max 25 and "
+            "network.distribution.v_min -25",
         ),
         ({"cuda_graphs": "true", "device": "cpu"}, "cuda_graphs is true, but device is cpu; try false"),
         ({"cuda_graphs": "true", "agent": "coberl"}, "cuda_graphs is true, but learner.auxiliary_weight is "),
-        ({"cuda_graphs": "true", "agent": "pqn"}, "cuda_graphs is true, but learner.rollout_length is "),
+        ({"cuda_graphs": "true", "agent": "pqn"}, "cuda_graphs is true, but learner.batches is rollout"),
         (
             {"cuda_graphs": "true", "learner.optimizer": "radam"},
             "cuda_graphs is true, but learner.optimizer is radam, whose steps the host counts; try false",
@@ -46,29 +54,31 @@ _DTQN = {"network.encoder": "dtqn"}
         (_BURN_IN, "replay.learn_burn_in is true with replay.memory refreshed"),
         (
             _BURN_IN | {"replay.memory": "stored"},
-            "replay.learn_burn_in is true with replay.initial_priority actor",
+            "replay.learn_burn_in is true with replay.priority_exponent 0.5",
         ),
         (
             _WINDOW | {"replay.burn_in_length": "2", "learner.n_step": "5"},
-            "learner.n_step is 5, above network.context_length 4",
-        ),
-        (_DTQN | {"network.chrono_init": "true"}, "network.chrono_init is true, but network.encoder"),
-        (_DTQN | {"network.use_prev_reward": "true"}, "network.use_prev_reward is true, but network.enc"),
-        (
-            {"actor.pool": "process", "actor.num_workers": "33"},
-            "actor.num_workers is 33, above actor.num_envs",
+            "learner.n_step is 5, above network.core.context_length 4",
         ),
         (
-            {"agent": "dtqn", "learner.rollout_length": "16"},
-            "learner.rollout_length is 16, but network.core is dtqn, which reads a window for each step",
+            _DTQN | {"network.core.initial_weights": "chrono"},
+            "network.core.initial_weights is chrono, but network.encoder",
+        ),
+        (
+            {"actor.pool": "process", "actor.pool.num_workers": "33"},
+            "actor.pool.num_workers is 33, above actor.num_envs",
+        ),
+        (
+            {"agent": "dtqn", "learner.batches": "rollout"},
+            "learner.batches is rollout, but network.core is dtqn, which reads a window for each step",
         ),
         (
             {"agent": "pqn", "actor.num_envs": "12"},
-            "learner.minibatches is 16, no divisor of actor.num_envs 12; try 12",
+            "learner.batches.minibatches is 16, no divisor of actor.num_envs 12; try 12",
         ),
         (
-            {"agent": "pqn", "learner.minibatches": "12"},
-            "learner.minibatches is 12, no divisor of actor.num_envs 32; try 8",
+            {"agent": "pqn", "learner.batches.minibatches": "12"},
+            "learner.batches.minibatches is 12, no divisor of actor.num_envs 32; try 8",
         ),
     ],
 )
@@ -83,8 +93,8 @@ def test_what_to_try_fits_and_the_sources_are_named():
     assert (
         message.startswith("replay.capacity is 1000") and "replay.capacity from --replay.capacity" in message
     )
-    assert "; try 66" in error_of({"network.num_heads": "3"}), "an even multiple"
-    assert "; try 70" in error_of({"network.width": "65", "network.num_heads": "5"})
+    assert "; try 66" in error_of({"network.core.num_heads": "3"}), "an even multiple"
+    assert "; try 70" in error_of({"network.width": "65", "network.core.num_heads": "5"})
 
 
 @pytest.mark.parametrize(
@@ -114,51 +124,32 @@ def test_a_window_of_a_whole_episode_holds_any_bootstrap():
         "replay.burn_in_length": "1",
         "learner.n_step": "9",
     }
-    assert resolve(None, flags | {"network.context_length": "4"}, {}).learner.n_step == 9
-    too_short = {"network.context_length": "3", "replay.burn_in_length": "0"}
-    assert error_of(flags | too_short).startswith("learner.n_step is 9, above network.context_length 3")
+    assert resolve(None, flags | {"network.core.context_length": "4"}, {}).learner.n_step == 9
+    too_short = {"network.core.context_length": "3", "replay.burn_in_length": "0"}
+    assert error_of(flags | too_short).startswith("learner.n_step is 9, above network.core.context_length 3")
 
 
-_PLAIN = {"env": "hallway"}  # no preset of it sets any of these
-_UNREAD = {"learner.q_lambda": "0.5", "learner.munchausen_clip": "2"}
-_READ = {"learner.returns": "watkins", "learner.munchausen": "true"}
-_ATOMS = {"network.distribution": "categorical", "network.num_atoms": "8"}
 _OF_REPLAY = {
-    **dict.fromkeys(("learner.batch_size", "learner.env_steps_per_update", "replay.learn_length"), "9"),
     **dict.fromkeys(("replay.priority_exponent", "replay.importance_sampling_exponent"), "0.5"),
-    **{"replay.initial_priority": "max", "replay.capacity": "9000"},
-    **{"learner.n_step": "5", "replay.sequence_period": "9"},
-    **{"learner.target_ema_rate": "0.5", "learner.target_update_period": "9"},
+    "replay.capacity": "9000",
+    **{"learner.n_step": "5", "replay.sequence_period": "9", "replay.learn_length": "9"},
 }
 
 
 @pytest.mark.parametrize(
     ("flags", "unread"),
     [
-        (_PLAIN | _UNREAD, set(_UNREAD)),
-        (_PLAIN | _UNREAD | _READ, set()),
-        (_PLAIN | _ATOMS, set()),
-        (
-            _PLAIN | {"network.num_atoms": "8", "network.v_min": "-1"},
-            {"network.num_atoms", "network.v_min"},
-        ),
-        ({"learner.target_update_period": "100"}, {"learner.target_update_period"}),
-        ({"learner.target_update_period": "100", "learner.target_update": "hard"}, set()),
-        ({"learner.target_ema_rate": "0.1", "learner.target_update": "hard"}, {"learner.target_ema_rate"}),
         ({"actor.epsilon_final": "0.2"}, {"actor.epsilon_final"}),
         ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, set()),
         ({"agent": "dtqn", "replay.trace_dtype": "float32"}, {"replay.trace_dtype"}),
-        ({"agent": "darqn", "network.skip_connections": "true"}, {"network.skip_connections"}),
-        ({"agent": "darqn", "network.skip_connections": "true", "network.num_layers": "2"}, set()),
-        ({"network.skip_connections": "true"}, {"network.skip_connections"}),
-        ({"learner.epochs": "2", "learner.minibatches": "8"}, {"learner.epochs", "learner.minibatches"}),
+        ({"agent": "darqn", "network.core.skip_connections": "true"}, {"network.core.skip_connections"}),
+        ({"agent": "darqn", "network.core.skip_connections": "true", "network.core.num_layers": "2"}, set()),
         (
             {"env": "hallway", "learner.target_update": "none", "learner.double_q": "false"},
             {"learner.double_q"},
         ),
-        ({"agent": "darqn", "network.encoder_layers": "1"}, {"network.encoder_layers"}),
         ({"agent": "pqn"} | _OF_REPLAY, set(_OF_REPLAY)),
-        ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, {"learner.q_lambda"}),
+        ({"agent": "pqn", "learner.returns": "n_step", "learner.n_step": "5"}, set()),
     ],
 )
 def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
@@ -172,4 +163,46 @@ def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     assert rules.memory_misfit(config, 3) is None
     assert (rules.memory_misfit(config, 10**6) or "").startswith("replay.capacity is 500000")
     own = resolve(None, {}, {})
-    assert rules.memory_misfit(own, own.network.trace_window) is None
+    assert rules.memory_misfit(own, own.network.core.trace_window) is None
+
+
+_LACKING = "which has no such setting; of "
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"agent": "lstm", "network.core.gate": "gru"},
+            f"network.core.gate is gru (from --network.core.gate), but network.core is lstm, {_LACKING}"
+            "gtrxl, coberl, dtqn",
+        ),
+        ({"env": "hallway", "learner.returns.q_lambda": "0.5"}, f"{_LACKING}peng, watkins"),
+        ({"learner.target_update": "hard", "learner.target_update.rate": "0.1"}, f"{_LACKING}soft"),
+        ({"learner.batches.epochs": "2"}, f"but learner.batches is replay, {_LACKING}rollout"),
+        ({"agent": "darqn", "network.encoder.num_layers": "1"}, f"{_LACKING}default, module:name"),
+        ({"agent": "x=lru+network.core.gate=gru"}, "(from agent x), but network.core is lru"),
+    ],
+)
+def test_a_setting_of_something_else_is_refused_where_it_was_typed(flags, message):
+    assert message in error_of(flags)
+
+
+def test_each_is_used_where_it_applies_by_what_is_for_all_agents(tmp_path):
+    file = tmp_path / "shared.yaml"
+    file.write_text("network.core: {gate: output, num_layers: 3, context_length: 7}")
+    core = resolve(file, {"agent": "lstm"}, {}).network.core
+    assert (core.name, core.num_layers) == ("lstm", 3)
+    assert resolve(file, {"agent": "gtrxl"}, {}).network.core.gate == "output"
+    swept = {"network.core": "lstm", "network.core.gate": "output", "network.core.num_layers": "3"}
+    assert resolve(None, swept, {"WANDB_SWEEP_ID": "x"}).network.core.num_layers == 3
+
+
+def test_an_agents_own_settings_go_with_the_core_that_it_chose(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("network: {core: {gate: output, num_layers: 3}}")
+    core = resolve(None, {"agent": str(file), "network.core": "lstm"}, {}).network.core
+    assert (core.name, core.num_layers) == ("lstm", 3)
+    file.write_text("network: {core: {name: lru, gate: output}}")
+    message = f"network.core.gate is output (from {file}), but network.core is lru"
+    assert error_of({"agent": str(file)}).startswith(message)

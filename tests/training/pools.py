@@ -32,12 +32,12 @@ FLAGS: dict[str, Any] = {
     "wandb": "disabled",
     "task.time_limit": 20,
     "network.width": 8,
-    "network.num_layers": 1,
-    "network.mlp_width": 8,
-    "network.memory_length": 4,
+    "network.core.num_layers": 1,
+    "network.core.mlp_width": 8,
+    "network.core.memory_length": 4,
     "network.head_width": 8,
-    "learner.batch_size": 4,
-    "learner.env_steps_per_update": 20,
+    "learner.batches.size": 4,
+    "learner.batches.env_steps_per_update": 20,
     "replay.capacity": 2000,
     "replay.learn_length": 6,
     "replay.burn_in_length": 2,
@@ -150,14 +150,14 @@ def resume(path: Path, **flags: Any) -> tuple[int, str]:
 
 def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:
     """A short run with workers, or without any where there are 0."""
-    of_pool = {"actor.pool": "process", "actor.num_workers": workers, "actor.max_lead": lead}
+    of_pool = {"actor.pool": "process", "actor.pool.num_workers": workers, "actor.pool.max_lead": lead}
     settings = (
         FLAGS
         | {"evaluator": "inline", "actor.num_envs": 5, "total_env_steps": 420}
         | (of_pool if workers else {})
         | flags
     )
-    return Trainer(resolve(None, settings, {}))
+    return Trainer(resolve(None, settings, {}, for_all=True))
 
 
 def train(trainer: Trainer, until: int | None = None) -> list[dict[str, Any]]:

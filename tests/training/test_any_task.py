@@ -21,6 +21,7 @@ from dtqn.training.directory import RunDir
 from dtqn.training.replay_fields import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
+from tests.cases import config_from
 from tests.training.test_trainer import evaluated
 
 TINY: dict[str, Any] = {
@@ -67,7 +68,7 @@ def config(env: str, **settings: Any) -> Config:
         merged[name] = merged.get(name, {}) | value if isinstance(value, dict) else value
     if merged["warmup_env_steps"] > merged["total_env_steps"]:
         merged["warmup_env_steps"] = merged["total_env_steps"] // 2
-    return Config.model_validate(merged)
+    return config_from(merged)
 
 
 def adapted(name: str, **settings: Any) -> Config:

@@ -143,7 +143,16 @@ class Sure(gymnasium.Env):
 """
 
 
-_SMALL = ["--actor.num-envs", "4", "--network.width", "8", "--learner.batch-size", "4", "--wandb", "disabled"]
+_SMALL = [
+    "--actor.num-envs",
+    "4",
+    "--network.width",
+    "8",
+    "--learner.batches.size",
+    "4",
+    "--wandb",
+    "disabled",
+]
 _SMALL += ["--env", "changed_sure:Sure", "--evaluator", "inline"]
 
 

@@ -20,6 +20,8 @@ from dtqn.training.metrics import read_rows
 MADE = Path(__file__).parents[1] / "data" / "run-c9b8378"
 HASH = "911dafb7"
 """`config_hash` of the run at its own commit."""
+NOW = "039306a9"
+"""By the names that settings have now."""
 
 
 @pytest.fixture
@@ -44,8 +46,8 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_its_settings_are_read_and_it_is_the_same_run(run: RunDir) -> None:
     held = layers.read_yaml(run.config_file)
     assert all(layers.setting_in(held, name) == of.off for name, of in gone.GONE.items())
-    assert config_hash(run.read_config()) == HASH
-    assert config_hash(presets.resolve(run.config_file, {}, {})) == HASH
+    assert config_hash(run.read_config()) == NOW
+    assert config_hash(presets.resolve(run.config_file, {}, {})) == NOW
 
 
 def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +68,8 @@ def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[
         ("network.bag_size", "4", "DTQN's bag"),
         ("learner.ranks", "2", "learning in several processes"),
         ("actor.publish_period", "3", "publishing every few updates"),
+        ("replay.initial_priority", "max", "the choice of first priorities"),
+        ("network.compression_rate", "3", "the choice of the steps of a compressed row"),
     ],
 )
 def test_a_run_with_what_has_gone_is_one_line(
@@ -102,7 +106,7 @@ def test_an_early_record_is_of_the_run_that_its_settings_are_now(run: RunDir) ->
         return records.Record.model_validate(content)
 
     early, other = with_dropout(0.0), with_dropout(0.1)
-    assert early.settings_hash not in (HASH, other.settings_hash)
+    assert early.settings_hash not in (NOW, other.settings_hash)
     assert early.identity == now.identity == records.Identity.of(config)
     assert other.identity != now.identity
 
@@ -115,7 +119,7 @@ def test_a_record_with_every_setting_is_read(run: RunDir, tmp_path: Path) -> Non
     defaults = record.defaults | {"learner": record.defaults["learner"] | {"ranks": 1}}
     file = tmp_path / "record.json"
     file.write_text(record.model_copy(update={"defaults": defaults}).model_dump_json())
-    assert config_hash(presets.resolve(file, {}, {})) == HASH
+    assert config_hash(presets.resolve(file, {}, {})) == NOW
 
 
 def test_a_setting_that_was_not_off_is_refused_by_its_name() -> None:
@@ -123,6 +127,24 @@ def test_a_setting_that_was_not_off_is_refused_by_its_name() -> None:
         layers.of_today({"network": {"dropout": 0.3}}, "a.json")
 
 
+def test_a_setting_that_nothing_read_may_have_any_value() -> None:
+    uniform = {"replay": {"priority_exponent": 0.0, "initial_priority": "max"}}
+    assert layers.of_today(uniform, "a.json") == {"replay": {"priority_exponent": 0.0}}
+    by_actor = {"replay": {"priority_exponent": 0.9, "initial_priority": "actor"}}
+    assert layers.of_today(by_actor, "a.json") == {"replay": {"priority_exponent": 0.9}}
+    with pytest.raises(ConfigError, match=r"replay\.initial_priority is max; the choice of first"):
+        layers.of_today({"replay": {"priority_exponent": 0.9, "initial_priority": "max"}}, "a.json")
+
+
 def test_a_group_that_had_nothing_else_goes_too() -> None:
-    kept = {"env": "hallway", "network": {"kwargs": {}}}
+    kept = {"env": "hallway", "network": {}}
     assert layers.of_today({**kept, "learner": {"ranks": 1}}, "a.json") == kept
+
+
+def test_it_is_found_by_its_settings_under_its_earlier_hash(tmp_path: Path) -> None:
+    config = RunDir(MADE).read_config()
+    path = tmp_path / config.env / config.agent / f"seed{config.seed}-{HASH}"
+    shutil.copytree(MADE, path)
+    assert RunDir.of_config(config, tmp_path).path == path
+    longer = config.model_copy(update={"total_env_steps": config.total_env_steps + 1})
+    assert RunDir.of_config(longer, tmp_path).path != path

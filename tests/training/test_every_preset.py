@@ -20,13 +20,18 @@ DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
 SMALL = {
     "env": "gridverse-memory-5x5", "task.time_limit": "20", "seed": "3", "device": "cpu",
     "total_env_steps": "4000", "warmup_env_steps": "160", "metrics_every": "100000",
-    "network.width": "16", "network.mlp_width": "16", "network.head_width": "8", "network.memory_length": "7",
-    "learner.batch_size": "4", "learner.env_steps_per_update": "8",
+    "network.width": "16", "network.core.mlp_width": "16", "network.head_width": "8",
+    "network.core.memory_length": "7",
+    "learner.batches.size": "4", "learner.batches.env_steps_per_update": "8",
     "replay.capacity": "4000", "actor.num_envs": "4", "evaluation.period": "100000",
 }  # fmt: skip
 
 OF_AGENT = {
-    "pqn": {"learner.rollout_length": "16", "learner.minibatches": "2", "learner.epochs": "1"},
+    "pqn": {
+        "learner.batches.length": "16",
+        "learner.batches.minibatches": "2",
+        "learner.batches.epochs": "1",
+    },
 }
 
 
@@ -55,7 +60,7 @@ def test_the_docs_have_every_agent_with_its_parameters() -> None:
 
 @pytest.mark.parametrize("agent", PRESETS)
 def test_it_trains_and_goes_on_from_a_checkpoint(agent: str, tmp_path: Path) -> None:
-    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {})
+    config = presets.resolve(None, {"agent": agent, **SMALL, **OF_AGENT.get(agent, {})}, {}, for_all=True)
     trainer = Trainer(config)
     before = [p.clone() for p in trainer.network.parameters()]
     while trainer.learner_steps < 4:

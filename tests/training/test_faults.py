@@ -117,6 +117,20 @@ def test_no_changed_bit_of_a_checkpoint_is_taken_for_the_truth(tmp_path, file):
                 checkpoint.load_state(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"last_evaluation": {"env_steps": 1000}}, "last_evaluation must have eval/return"),
+        ({"held": [{"env_steps": 1, "eval/success": 7}]}, "eval/success is 7; must be a number from 0 to 1"),
+    ],
+)
+def test_what_a_checkpoint_holds_of_a_run_are_rows(tmp_path, trainer, capsys, change, why):
+    fake.start(tmp_path / "run")
+    with fake.edited_checkpoint(checkpoint.current(tmp_path / "run/checkpoint")) as content:
+        content["about"] |= change
+    assert f"checkpoint: is damaged: {why}" in _refused(tmp_path / "run", capsys)
+
+
 def test_damaged_best_weights_are_refused_and_without_them_the_next_ones_are_the_best(
     tmp_path, trainer, capsys
 ):

@@ -15,8 +15,8 @@ from dtqn.training.trainer import Trainer
 LARGE = {**PAPER_SIZE, "learner.learning_rate": "0.0001"}
 """As in docs/scaling.md."""
 SMALL_BATCHES = {
-    "learner.batch_size": "2",
-    "learner.env_steps_per_update": "4",
+    "learner.batches.size": "2",
+    "learner.batches.env_steps_per_update": "4",
     "replay.learn_length": "20",
     "replay.capacity": "3000",
     "actor.num_envs": "2",

@@ -54,7 +54,7 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_cut(
     why = {
         "die": LOST.format("steps copies 3 to 4"),
         "hang": "the process that steps copies 3 to 4 does not answer: it hangs, or takes more than 300 "
-        "seconds for a step of all of them (actor.step_timeout)",
+        "seconds for a step of all of them (actor.pool.step_timeout)",
         "fail": "task a task, copy 4: its step failed",
     }[fate]
     assert news == [f"{why}; started anew, the open episodes of copies 3 to 4 are cut"]

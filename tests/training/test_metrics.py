@@ -1,11 +1,12 @@
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 from dtqn import cli
-from dtqn.training.metrics import METRICS, MetricsFile, late_means, read_rows
+from dtqn.training.metrics import METRICS, MetricsFile, fault, late_means, outcome, read_rows
 
 
 def _row(number):
@@ -33,6 +34,14 @@ def test_reopening_keeps_the_first_rows_and_drops_a_half_written_line(tmp_path, 
     assert read_rows(path) == [_row(0), _row(1), _row(9)]
 
 
+def test_a_number_that_a_metric_cannot_have_is_told():
+    assert fault(_row(1) | {"eval/success": 2.5}) == "eval/success is 2.5; must be a number from 0 to 1"
+    assert fault(_row(1) | {"eval/return": math.nan}).startswith("eval/return is nan; must be a number from")
+    assert fault(_row(1) | {"learner/loss": 10**400}).startswith("learner/loss is 1000")
+    assert fault(_row(1) | {"learner/loss": math.inf, "eval/success": 1}) == ""
+    assert outcome({"eval/success": 0.5, "eval/success_low": 0.25}) == "success 50.0%"
+
+
 def test_a_file_that_is_not_there_has_no_rows(tmp_path):
     assert read_rows(tmp_path / "none.jsonl") == []
 
@@ -52,12 +61,13 @@ def test_the_means_of_the_second_half():
 def test_a_metric_is_a_column_of_a_run(tmp_path):
     """All columns that a run can have are known, and no other: this agent has the rarest ones too."""
     options = {
-        "env": "gridverse-memory-5x5", "network.adaptive-span": "true", "learner.auxiliary-weight": "0.01",
+        "env": "gridverse-memory-5x5", "network.core.adaptive_span": "true",
+        "learner.auxiliary-weight": "0.01",
         "total-env-steps": "600", "warmup-env-steps": "200", "metrics-every": "200", "actor.num-envs": "4",
         "replay.capacity": "2000", "replay.learn-length": "10", "evaluation.period": "300",
-        "evaluation.episodes": "2", "task.time-limit": "40", "learner.batch-size": "4", "device": "cpu",
+        "evaluation.episodes": "2", "task.time-limit": "40", "learner.batches.size": "4", "device": "cpu",
         "network.recall-weight": "0.1", "wandb": "disabled", "run-dir": str(tmp_path / "run"),
-        "actor.pool": "process", "actor.num-workers": "1", "learner.novelty-weight": "0.1",
+        "actor.pool": "process", "actor.pool.num_workers": "1", "learner.novelty-weight": "0.1",
     }  # fmt: skip
     assert cli.main([word for name, value in options.items() for word in (f"--{name}", value)]) == 0
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")

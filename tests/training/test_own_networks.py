@@ -161,8 +161,8 @@ number = 3
 _FLAGS = """
     --total-env-steps 300 --metrics-every 100 --warmup-env-steps 100 --evaluation.period 150
     --evaluation.episodes 4 --evaluation.num-envs 4 --actor.num-envs 4 --replay.capacity 4000
-    --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batch-size 2
-    --learner.env-steps-per-update 20 --wandb disabled --evaluator inline
+    --network.width 8 --task.time-limit 20 --network.head-width 8 --learner.batches.size 2
+    --learner.batches.env_steps_per_update 20 --wandb disabled --evaluator inline
 """
 SMALL = _FLAGS.split()
 
@@ -193,7 +193,7 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
         ("self.embedding", ()),
         (
             "self.embedding",
-            ("--learner.precision", "bfloat16", "--threads", "2", "--learner.batch-size", "4"),
+            ("--learner.precision", "bfloat16", "--threads", "2", "--learner.batches.size", "4"),
         ),
         ("self", ()),
     ],
@@ -287,7 +287,7 @@ def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_
         "network: {core: 'my_core:make_core', encoder: 'my_encoder:make_encoder', kwargs: {widths: [8]}}\n"
     )
     assert cli.main(["--agent", "mine.yaml", "--trust-code", *SMALL, "--run-dir", "run"]) == 0
-    assert "  kwargs:\n    widths:\n    - 8\n" in Path("run/config.yaml").read_text()
+    assert "    kwargs:\n      widths:\n      - 8\n" in Path("run/config.yaml").read_text()
 
 
 def test_a_fault_of_a_module_that_a_core_is_made_with_is_the_cores(own_folder: Path) -> None:

@@ -69,7 +69,8 @@ class Count(Dynamics):
 """
 _FLAGS = """
     --total-env-steps 240 --warmup-env-steps 40 --checkpoint-every 80 --wandb disabled --device cpu
-    --learner.batch_size 4 --replay.capacity 4000 --actor.num_envs 4 --network.width 8 --network.head_width 8
+    --learner.batches.size 4 --replay.capacity 4000 --actor.num_envs 4 --network.width 8
+    --network.head_width 8
     --evaluation.episodes 2 --evaluation.num_envs 2 --evaluation.period 1000
 """
 

@@ -16,11 +16,10 @@ import torch
 from torch import nn
 
 from dtqn.learning import losses
-from dtqn.settings.config import Config
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 from replay import SampleInfo
-from tests.cases import SMALL
+from tests.cases import SMALL, config_from
 from tests.learning.learners import errors_of
 from tests.training.toys import compute_in, play_toy
 
@@ -61,7 +60,7 @@ def play(
     if task == "toy":
         play_toy(monkeypatch)
     compute_in(monkeypatch, dtype, trace_dtype, parameters)
-    config = Config.model_validate(
+    config = config_from(
         {
             "env": task,
             "seed": 3,
@@ -129,7 +128,7 @@ def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInf
     """The batch must hold what the test says it tests."""
     config = played.trainer.config
     held, burned = batch.trace_valid.sum(dim=1), batch.burn_in_rows
-    window, burn_in = config.network.memory_length, config.replay.burn_in_length
+    window, burn_in = config.network.core.memory_length, config.replay.burn_in_length
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     assert (anchor == 0).sum() == 0 and len(
         played.q

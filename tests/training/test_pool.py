@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dtqn import cli
+from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, pool, preflight, setup
 from dtqn.training.acting_worker import ActingWorker
@@ -37,7 +38,8 @@ def test_one_worker_in_lock_step_is_the_inline_run(here: type[Here]) -> None:
 def test_a_process_in_lock_step_is_the_inline_run_too() -> None:
     """With learning from rollouts."""
     flags = {
-        "agent": "pqn", "network.core": "gtrxl", "learner.rollout_length": 8, "learner.minibatches": 1,
+        "agent": "pqn", "network.core": "gtrxl", "learner.batches": "rollout", "learner.batches.length": 8,
+        "learner.batches.minibatches": 1,
         "replay.burn_in_length": 0, "total_env_steps": 300,
     }  # fmt: skip
     inline, other = trainer_of(0, **flags), trainer_of(1, 0, **flags)
@@ -187,13 +189,13 @@ def test_a_short_run_with_workers_ends_with_an_update(here: type[Here], tmp_path
 def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for flags, line in [
         (
-            ["--actor.pool", "process", "--actor.num_workers", "40"],
-            "actor.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
-            "(actor.num_workers from --actor.num_workers)",
+            ["--actor.pool", "process", "--actor.pool.num_workers", "40"],
+            "actor.pool.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
+            "(actor.pool.num_workers from --actor.pool.num_workers)",
         ),
         (
             ["--task.step_timeout", "9"],
-            "--task.step_timeout is no option; did you mean --actor.step_timeout?",
+            "--task.step_timeout is no option; did you mean --actor.pool.step_timeout?",
         ),
         (
             ["--actor.pool", "proces"],
@@ -207,9 +209,12 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
 
 
 def test_settings_of_workers_are_not_read_without_them() -> None:
-    names = ("actor.num_workers", "actor.max_lead", "actor.step_timeout")
-    changed = {"actor.num_workers": 3, "actor.max_lead": 1, "actor.step_timeout": 5.0}
-    assert set(names) <= set(resolve(None, changed, {}).unread())
+    names = ("actor.pool.num_workers", "actor.pool.max_lead", "actor.pool.step_timeout")
+    changed = {"actor.pool.num_workers": 3, "actor.pool.max_lead": 1, "actor.pool.step_timeout": 5.0}
+    with pytest.raises(
+        ConfigError, match=r"num_workers is 3 .*, but actor.pool is inline, which has no such"
+    ):
+        resolve(None, changed, {})
     assert not set(names) & set(resolve(None, changed | {"actor.pool": "process"}, {}).unread())
 
 
@@ -231,7 +236,7 @@ def test_a_task_that_no_worker_can_make_is_one_line(
 
 def test_workers_count_in_what_a_run_takes() -> None:
     inline = resolve(None, {}, {})
-    workers = resolve(None, {"actor.pool": "process", "actor.num_workers": 3}, {})
+    workers = resolve(None, {"actor.pool": "process", "actor.pool.num_workers": 3}, {})
     before, after = (preflight.memory(config, 1000) for config in (inline, workers))
     assert after["the workers' processes"] == 3000 and "the workers' processes" not in before
     assert after["networks"] == before["networks"] // 8 * (8 + 3 + 2 + 2)
@@ -264,8 +269,8 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
     worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
-    for tick in range(2):
-        worker.tick(tick, 0, 0)
+    for _ in range(2):
+        worker.tick(0, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="copy 4: its observation holds inf"):
             worker.tick(0, 0, 0)

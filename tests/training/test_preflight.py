@@ -44,7 +44,7 @@ def test_copies_count_with_what_they_carry() -> None:
     flags = {"actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
     config = config_of("gtrxl", **flags)
     network, plan = config.network, preflight.plan_bytes(config)
-    floats = 3 * network.num_layers * network.width * network.memory_length
+    floats = 3 * network.core.num_layers * network.width * network.core.memory_length
     counts = 16  # how many rows are real, and nothing else
     assert plan["an evaluation"] * 12 == plan["copies"] * 150
     assert 3 * 12 * 4 * floats <= plan["copies"] <= 3 * 12 * (4 * floats + counts)
@@ -60,7 +60,9 @@ def test_the_counters_of_optimism_are_the_actors() -> None:
 
 
 def test_a_network_that_fits_nowhere_is_counted() -> None:
-    plan = preflight.plan_bytes(config_of("gtrxl", **{"network.width": "300000", "network.num_heads": "2"}))
+    plan = preflight.plan_bytes(
+        config_of("gtrxl", **{"network.width": "300000", "network.core.num_heads": "2"})
+    )
     assert plan["networks"] > 8 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
 
 
@@ -186,7 +188,7 @@ def test_updates_of_a_run() -> None:
 @pytest.mark.parametrize("settings", [{}, {"replay.learn_length": "40", "replay.sequence_period": None}])
 def test_updates_wait_for_the_first_sequence(settings: dict[str, Any]) -> None:
     """Where an episode, or what is learned of it at once, is longer than the warm-up."""
-    small = {"network.width": 4, "network.head_width": 4, "learner.batch_size": 2, "actor.num_envs": 4}
+    small = {"network.width": 4, "network.head_width": 4, "learner.batches.size": 2, "actor.num_envs": 4}
     flags = small | {"env": "t-maze-passive-100", "agent": "dqn", "warmup_env_steps": 100} | settings
     config = fake.config_of(total_env_steps=1_000, **flags)
     with contextlib.closing(Trainer(config)) as trainer:

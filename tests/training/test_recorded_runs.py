@@ -28,7 +28,6 @@ import yaml
 
 from dtqn import cli
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config
 from dtqn.training import session
 from dtqn.training.trainer import Trainer
 from tests import golden
@@ -38,7 +37,7 @@ OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],
     "gtrxl+heavenhell": ["--env", "heavenhell", "--wandb", "disabled"],
-    "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.minibatches", "4"],
+    "pqn+rollouts": ["--learner.rollout_length", "16", "--learner.batches.minibatches", "4"],
 }
 """A preset, what is added to it, and the flags that add it."""
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -55,8 +54,8 @@ SHORT = [
     *("--device", "cpu", "--wandb", "disabled", "--threads", "1", "--evaluator", "inline"),
     *("--total-env-steps", "1200", "--warmup-env-steps", "400", "--metrics-every", "400"),
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
-    *("--learner.env_steps_per_update", "50", "--learner.batch_size", "4"),
-    *("--learner.target_update_period", "10", "--replay.capacity", "2048"),
+    *("--learner.batches.env_steps_per_update", "50", "--learner.batches.size", "4"),
+    *("--learner.target_update.period", "10", "--replay.capacity", "2048"),
     *("--evaluation.period", "600", "--evaluation.episodes", "8", "--evaluation.num_envs", "8"),
 ]
 """A second or two in which warm-up ends, targets are copied and episodes are evaluated."""
@@ -79,21 +78,9 @@ def machine() -> dict[str, str]:
 
 
 def configuration(name: str) -> dict[str, Any]:
-    """Every setting, resolved, by its dotted name."""
-    return dotted(presets.resolve(None, CONFIGS[name], {}))
-
-
-def dotted(config: Config) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in yaml.safe_load(layers.to_yaml(config)).items():
-        found |= {f"{name}.{x}": y for x, y in value.items()} if isinstance(value, dict) else {name: value}
-    return found
-
-
-def recorded_settings() -> dict[str, dict[str, Any]]:
-    """Every setting of each recorded configuration, and the defaults."""
-    recorded = golden.read(golden.SETTINGS)
-    return {name: recorded[DEFAULTS] | differences for name, differences in recorded.items()}
+    """The settings, resolved, that differ from a default run's, by dotted name."""
+    found, usual = layers.named(presets.resolve(None, CONFIGS[name], {})), layers.named(layers.build([]))
+    return {setting: x for setting, x in found.items() if setting not in usual or x != usual[setting]}
 
 
 def run(name: str, folder: Path) -> list[dict[str, Any]]:
@@ -106,12 +93,12 @@ def run(name: str, folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_configuration_of_a_preset_is_the_recorded_one(name: str) -> None:
-    recorded = recorded_settings()[name]
+    recorded = golden.read(golden.SETTINGS)[name]
     assert configuration(name) == recorded, f"if this is meant: {REGENERATE} --settings-only {name}"
 
 
 def test_the_defaults_are_the_recorded_ones() -> None:
-    assert dotted(layers.build([])) == recorded_settings()[DEFAULTS]
+    assert layers.named(layers.build([])) == golden.read(golden.SETTINGS)[DEFAULTS]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,12 +126,8 @@ def test_every_recording_is_of_a_preset_or_an_option() -> None:
 
 def record_settings(names: Collection[str]) -> None:
     """The defaults, and the differences of these presets from them."""
-    defaults = dotted(layers.build([]))
-    anew = {
-        name: {setting: x for setting, x in configuration(name).items() if x != defaults[setting]}
-        for name in names
-    }
-    found = {DEFAULTS: defaults} | golden.updated(golden.SETTINGS, anew, CONFIGS)
+    anew = {name: configuration(name) for name in names}
+    found = {DEFAULTS: layers.named(layers.build([]))} | golden.updated(golden.SETTINGS, anew, CONFIGS)
     golden.SETTINGS.write_text(yaml.safe_dump(found, sort_keys=False))
 
 

@@ -20,8 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = """
     --total-env-steps 2000 --warmup-env-steps 250 --checkpoint-every 500 --metrics-every 200
     --wandb disabled --threads 1 --evaluator inline --actor.num_envs 8 --actor.epsilon_anneal_env_steps 900
-    --learner.env_steps_per_update 16 --learner.batch_size 8 --network.width 16 --network.num_heads 2
-    --network.mlp_width 16 --network.memory_length 7 --replay.capacity 2400 --replay.learn_length 9
+    --learner.batches.env_steps_per_update 16 --learner.batches.size 8 --network.width 16
+    --network.core.num_heads 2 --network.core.mlp_width 16 --network.core.memory_length 7
+    --replay.capacity 2400 --replay.learn_length 9
     --replay.sequence_period 6 --replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 6
     --evaluation.num_envs 6 --task.time_limit 25 --actor.optimism 0.2
     --learner.novelty_weight 0.2 --learner.novelty_centred true --learner.weight_decay 0.1

@@ -16,7 +16,7 @@ from dtqn.training import checkpoint
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 from tests import toy
-from tests.cases import SMALL
+from tests.cases import SMALL, config_from
 from tests.reference.pqn_twin import NaivePQN, peng_returns
 from tests.training.toys import compute_in, play_toy
 
@@ -40,7 +40,7 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
     }  # fmt: skip
     replay = {"memory": "stored", "burn_in_length": 0, "trace_dtype": "float32"}
     given = {"learner": learner, "actor": actor, "replay": replay, "network": SMALL | NETWORK}
-    return Config.model_validate(
+    return config_from(
         {
             "env": "toy",
             "seed": 3,
@@ -111,10 +111,10 @@ def test_a_run_is_that_of_plain_loops(
         return made
 
     trainer.learner.update = noted  # type: ignore[method-assign]
-    for tick in range(1, 2 * T + 6 if config.learner.rollout_length == T else 10):
+    for tick in range(1, 2 * T + 6 if config.learner.batches.length == T else 10):
         trainer.advance()
         naive.act()
-        if tick % config.learner.rollout_length == 0:
+        if tick % config.learner.batches.length == 0:
             naive.learn()
             for name, parameter in trainer.network.named_parameters():
                 torch.testing.assert_close(parameter.detach(), naive.p[name], rtol=0, atol=1e-9)

@@ -15,7 +15,7 @@ import yaml
 
 import envs
 from dtqn import cli
-from dtqn.training import chance_level, checkpoint, display, messages, session, trained
+from dtqn.training import chance_level, checkpoint, display, messages, session, trained, wandb_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCKS, read_rows
 from tests.training import fake, wandb_file
@@ -308,9 +308,9 @@ def test_a_row_without_a_step_of_its_own_has_no_speed(tmp_path, trainer, monkeyp
 
 def test_a_signal_after_the_end_of_a_run_changes_nothing(tmp_path, trainer, monkeypatch):
     """The workers of a pool and W&B take a moment to go; by then the run is saved."""
-    close, before = session.Trackers.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
+    close, before = wandb_tracker.Tracker.close, signal.signal(signal.SIGTERM, signal.default_int_handler)
     monkeypatch.setattr(
-        session.Trackers,
+        wandb_tracker.Tracker,
         "close",
         lambda self, code: (os.kill(os.getpid(), signal.SIGTERM), close(self, code)),
     )
@@ -417,7 +417,7 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
     argv = ["--env", "gridverse-memory-5x5", "--run-dir", path, "--metrics-every", "100"]
     argv += ["--actor.num-envs", "4"]
     argv += ["--replay.capacity", "5000", "--warmup-env-steps", "200", "--evaluation.episodes", "5"]
-    argv += ["--network.width", "8", "--network.num-layers", "1", "--network.head-width", "8"]
+    argv += ["--network.width", "8", "--network.core.num_layers", "1", "--network.head-width", "8"]
     argv += ["--task.time-limit", "50"]
     command = [sys.executable, "run.py", *map(str, argv)]
     run = subprocess.Popen(

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from dtqn.acting.rows import Episodes
-from dtqn.settings.config import Config
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
+from tests.cases import config_from
 
 SMALL: dict[str, Any] = {
     "env": "gridverse-memory-5x5",
@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {
 
 def make_trainer(total: int, learner: dict[str, Any] | None = None, **settings: Any) -> Trainer:
     merged = SMALL | {"total_env_steps": total, "learner": {"batch_size": 4} | (learner or {})} | settings
-    return Trainer(Config.model_validate(merged))
+    return Trainer(config_from(merged))
 
 
 def run(trainer: Trainer) -> list[dict[str, Any]]:

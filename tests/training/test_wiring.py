@@ -19,7 +19,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, session, setup
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
-from tests.cases import randomise
+from tests.cases import config_from, randomise
 from tests.reference.trainer_twin import NaiveTrainer
 from tests.training.test_trainer import evaluated, make_trainer
 
@@ -58,7 +58,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
     "refreshed": {
         "network": {"core": "lstm"},
         "learner": {"env_steps_per_update": 8.0, "target_update": "hard", "target_update_period": 5},
-        "replay": {"memory": "refreshed", "initial_priority": "max"},
+        "replay": {"memory": "refreshed", "priority_exponent": 0.0},
         "actor": {"exploration": "annealed", "epsilon_final": 0.2},
     },
     "zero": {
@@ -89,7 +89,7 @@ def double() -> Iterator[None]:
 
 def configured(case: dict[str, dict[str, Any]]) -> Config:
     groups = {name: COMMON.get(name, {}) | case.get(name, {}) for name in COMMON}
-    return Config.model_validate(
+    return config_from(
         {
             "env": "tests.toy:Echo",
             "seed": 5,

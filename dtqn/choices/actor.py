@@ -1,0 +1,72 @@
+"""Who steps the copies of the task, and how they explore: `actor.pool` and `actor.exploration`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dtqn.settings.group import Member, misfit
+from dtqn.settings.values import Choice
+
+
+class Pool(Member):
+    """Who steps the copies of the task."""
+
+
+class Inline(Pool):
+    """The run itself."""
+
+    name: str = "inline"
+
+
+class Processes(Pool):
+    """Workers that act while the run learns: processes."""
+
+    name: str = "process"
+    made_by = "dtqn.training.pool:WorkerPool"
+    rules_of_run = (
+        misfit(
+            lambda c: c.num_workers > c.actor.num_envs,
+            "actor.pool.num_workers is {c.num_workers}, above actor.num_envs {c.actor.num_envs}: "
+            "some would have no copy to step; try {c.actor.num_envs}",
+        ),
+    )
+
+    num_workers: int = Field(2, ge=1, le=100_000)
+    """Workers that share the copies and have a copy of the network each, on the CPU."""
+    max_lead: int = Field(2, ge=0, le=1000)
+    """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick."""
+    step_timeout: float = Field(300.0, gt=0, le=1_000_000)
+    """Seconds without an answer after which a worker counts as hung, and is replaced."""
+
+
+class RayActors(Processes):
+    """Workers that act while the run learns: Ray actors."""
+
+    name: str = "ray"
+
+
+POOLS = Choice(Inline, Processes, RayActors)
+
+
+class Exploration(Member):
+    """Each copy's share of random actions in the end."""
+
+
+class Ladder(Exploration):
+    """Its rung base^(1 + exponent i / (N - 1)) of Ape-X's ladder."""
+
+    name: str = "ladder"
+
+    base: float = Field(0.4, gt=0, lt=1)
+    """The ladder's base."""
+    exponent: float = Field(7.0, ge=0)
+    """The ladder's alpha: the last rung is base^(1 + alpha)."""
+
+
+class Annealed(Exploration):
+    """`actor.epsilon_final`, the same for all."""
+
+    name: str = "annealed"
+
+
+EXPLORATIONS = Choice(Ladder, Annealed)

@@ -1,0 +1,296 @@
+"""The cores that `network.core` names: their settings, what these say of them, and what makes each.
+
+A new core is a class here, a name in `CORES`, and the file with the function that `made_by` says.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dtqn.settings.group import Conditions, Member, Own, misfit
+from dtqn.settings.values import Choice
+
+COMPRESSION_RATE = 4
+"""c, steps that a row of compressed memory stands for."""
+
+
+class Core(Member):
+    """The memory between encoder and head."""
+
+    rounds: ClassVar[bool] = False
+    """Whether it may be computed in bfloat16. Others have scans or numbers that this type does not hold."""
+    is_windowed: ClassVar[bool] = False
+    """Whether it re-reads the raw rows of a window at each step, in place of a state (`context_length`)."""
+    remembers: ClassVar[bool] = True
+    """Whether earlier steps change what it gives."""
+    reads_parts: ClassVar[bool] = False
+    """Whether it may attend to a step's parts."""
+
+    @property
+    def has_sinusoids(self) -> bool:
+        """Whether sinusoids, which come in pairs, encode positions."""
+        return False
+
+    @property
+    def trace_window(self) -> int | None:
+        """W, how many stored trace rows make the core's state; None: the core tells when it is built."""
+        return 1
+
+    @property
+    def reach(self) -> int | None:
+        """Steps back beyond which nothing can change its output; None where there is no such limit."""
+        return None
+
+    @property
+    def auxiliary_loss(self) -> str | None:
+        """The function that makes the loss that `learner.auxiliary_weight` weighs, `module:name`."""
+        return None
+
+    def width_misfit(self, width: int) -> str | None:
+        """Why the core cannot have features of this width, and what to try; None where it can."""
+        heads = getattr(self, "num_heads", 1)
+        if width % heads:
+            step = math.lcm(heads, 2) if self.has_sinusoids else heads
+            fitting = max(1, round(width / step)) * step
+            return f", not a multiple of network.core.num_heads {heads}; try {fitting}"
+        if width % 2 and self.has_sinusoids:
+            return f"; the sinusoids of positions need an even width; try {width + heads}"
+        return None
+
+
+class _Layers(Core):
+    num_layers: int = Field(2, ge=1, le=1000)
+    """L, layers of the core."""
+
+
+class _MLP(_Layers):
+    mlp_width: int = Field(128, ge=1, le=1_000_000)
+    """Hidden features of the feed-forward part of a layer."""
+
+
+class _Heads(_MLP):
+    num_heads: int = Field(2, ge=1, le=1_000_000)
+    """H, heads of each layer: of attention, or matrices of memory, D^2 / H numbers a layer (deltanet)."""
+
+
+class _Memory(Core):
+    memory_length: int = Field(40, ge=0, le=1_000_000)
+    """M, how many environment steps back an attention layer sees; the longest time scale of `chrono`."""
+
+
+class _Gated(_Memory):
+    initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
+    from state to state, with zero biases, as in Flax."""
+
+    @property
+    def longest(self) -> int | None:
+        """The longest time scale of its gates at first; None: that of torch."""
+        return self.memory_length if self.initial_weights == "chrono" else None
+
+
+class _Chrono(_Gated):
+    initial_weights: Literal["torch", "chrono"] = "torch"
+    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
+
+
+class _Transformer(_Heads):
+    read_if: ClassVar[Conditions] = (("gate_bias", lambda core, run: core.gate not in ("input", "residual")),)
+
+    gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
+    """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
+    gate_bias: float | None = None
+    """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
+    norm: Literal["pre", "post", "none"] = "pre"
+    """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
+
+
+class _Relative(_Transformer, _Memory):
+    @property
+    def has_sinusoids(self) -> bool:
+        return True
+
+
+class GTrXL(_Relative):
+    """Gated Transformer-XL (Parisotto et al. 2020)."""
+
+    name: str = "gtrxl"
+    made_by = "dtqn.networks.gtrxl:make_core"
+    rounds = True
+    rules_of_group = (
+        misfit(
+            lambda c: c.compressed_slots and c.adaptive_span,
+            "network.core.compressed_slots is {c.compressed_slots} with network.core.adaptive_span true: "
+            "spans end within the memory; try 0, or false",
+        ),
+        misfit(
+            lambda c: c.compressed_slots and c.memory_length < COMPRESSION_RATE,
+            "network.core.memory_length is {c.memory_length} with network.core.compressed_slots "
+            "{c.compressed_slots}: blocks would be seen before they are whole; try {more}",
+            lambda c: COMPRESSION_RATE,
+        ),
+    )
+
+    adaptive_span: bool = False
+    """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
+    compressed_slots: int = Field(0, ge=0, le=1_000_000)
+    """C, rows seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: no such rows."""
+
+    @property
+    def trace_window(self) -> int | None:
+        return self.memory_length + self.compressed_slots * COMPRESSION_RATE
+
+    @property
+    def reach(self) -> int | None:
+        return None if self.compressed_slots else self.num_layers * self.memory_length
+
+    @property
+    def auxiliary_loss(self) -> str | None:
+        if self.adaptive_span:
+            return "dtqn.networks.auxiliary:make_span_penalty"
+        return "dtqn.networks.auxiliary:make_reconstruction_loss" if self.compressed_slots else None
+
+
+class CoBERL(_Relative, _Chrono):
+    """GTrXL below an LSTM, with a contrastive loss (Banino et al. 2022)."""
+
+    name: str = "coberl"
+    made_by = "dtqn.networks.coberl:make_core"
+
+    @property
+    def trace_window(self) -> int | None:
+        return max(1, self.memory_length)
+
+    @property
+    def auxiliary_loss(self) -> str | None:
+        return "dtqn.networks.auxiliary:make_contrastive_loss"
+
+
+class DTQN(_Transformer):
+    """A decoder that re-reads the raw rows of a window at each step (Esslinger et al. 2022)."""
+
+    name: str = "dtqn"
+    made_by = "dtqn.networks.decoder:make_core"
+    rounds = True
+    is_windowed = True
+    read_if = (*_Transformer.read_if, ("share_gates", lambda core, run: core.gate != "residual"))
+    rules_of_run = (
+        misfit(
+            lambda c: c.replay.burn_in_length + c.replay.learn_length != c.network.core.context_length,
+            "replay.learn_length is {c.replay.learn_length} and replay.burn_in_length "
+            "{c.replay.burn_in_length}, but a window of network.core.context_length "
+            "{c.network.core.context_length} is both; try {more}",
+            lambda c: _parts_of_a_window(c.network.core.context_length, c.replay.learn_length),
+        ),
+        misfit(
+            lambda c: c.learner.n_step > c.network.core.context_length < c.most_rows,
+            "learner.n_step is {c.learner.n_step}, above network.core.context_length "
+            "{c.network.core.context_length}: no window holds all rows that are bootstrapped from; try "
+            "{c.network.core.context_length} or less",
+        ),
+    )
+
+    context_length: int = Field(50, ge=1, le=1_000_000)
+    """K, steps of the window that is re-read at each step, the present one among them."""
+    positions: Literal["learned", "sinusoidal", "none"] = "learned"
+    """Encoding of a step's place in the window, added to its features."""
+    share_gates: bool = False
+    """One pair of gates for all layers, as in DTQN's public code."""
+    final_norm: bool = False
+    """LayerNorm after the last layer too."""
+
+    @property
+    def has_sinusoids(self) -> bool:
+        return self.positions == "sinusoidal"
+
+    @property
+    def trace_window(self) -> int | None:
+        return 0
+
+    @property
+    def reach(self) -> int | None:
+        return self.context_length - 1
+
+
+def _parts_of_a_window(context: int, learned: int) -> str:
+    """Its rows that are learned, and those before."""
+    return f"{min(learned, context)} and {max(0, context - learned)}"
+
+
+class _RNN(_Layers, _Gated):
+    skip_connections: bool = False
+    """Add each layer's input to its output, for deep cores."""
+
+
+class LSTM(_RNN):
+    """Layers of long short-term memory (Hochreiter and Schmidhuber 1997)."""
+
+    name: str = "lstm"
+    made_by = "dtqn.networks.rnn:make_lstm"
+    rounds = True
+    reads_parts = True
+    # DARQN's layer, the first, has none.
+    read_if = (("skip_connections", lambda core, run: core.num_layers > run.network.encoder.gives_parts),)
+
+
+class GRU(_RNN):
+    """Layers of gated recurrent units (Cho et al. 2014)."""
+
+    name: str = "gru"
+    made_by = "dtqn.networks.rnn:make_gru"
+
+
+class MinGRU(_MLP, _Chrono):
+    """Layers whose gates do not read the state (Feng et al. 2024)."""
+
+    name: str = "mingru"
+    made_by = "dtqn.networks.linear_recurrences:make_mingru"
+
+
+class LRU(_Layers):
+    """Linear recurrent units (Orvieto et al. 2023)."""
+
+    name: str = "lru"
+    made_by = "dtqn.networks.linear_recurrences:make_lru"
+
+
+class DeltaNet(_Heads, _Chrono):
+    """Gated DeltaNet, whose state is a matrix (Yang et al. 2024)."""
+
+    name: str = "deltanet"
+    made_by = "dtqn.networks.deltanet:make_core"
+
+
+class Forgetful(Core):
+    """No memory (DQN)."""
+
+    name: str = "none"
+    made_by = "dtqn.networks.stack:make_none"
+    remembers = False
+
+    @property
+    def trace_window(self) -> int | None:
+        return 0
+
+    @property
+    def reach(self) -> int | None:
+        return 0
+
+
+class OwnCore(_Heads, _Memory, Own):
+    """A core that a user has written, which may read what many of the suite's have."""
+
+    rounds = True
+
+    @property
+    def trace_window(self) -> int | None:
+        return None
+
+    def width_misfit(self, width: int) -> str | None:
+        return None
+
+
+CORES = Choice(GTrXL, CoBERL, LSTM, GRU, MinGRU, LRU, DeltaNet, DTQN, Forgetful, own=OwnCore)

@@ -1,0 +1,88 @@
+"""The encoders that `network.encoder` names: their settings and what makes each."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dtqn.settings.group import Member, Own, misfit
+from dtqn.settings.values import Choice
+
+
+class Encoder(Member):
+    """The map from a step's inputs to features."""
+
+    gives_parts: ClassVar[bool] = False
+    """Whether a step's features are of its parts, for a core that attends to them."""
+    initialised_by: ClassVar[str | None] = None
+    """The function that draws the initial values of the whole network's modules, `module:name`."""
+
+    use_prev_action: bool = True
+    """Feed the previous action to the encoder."""
+
+
+class _Rewarded(Encoder):
+    use_prev_reward: bool = False
+    """Feed the previous reward to the encoder."""
+
+
+class _Embedding(Encoder):
+    embedding_width: int = Field(8, ge=1, le=1_000_000)
+    """Features for each component of a discrete observation, and the previous action if no layers follow."""
+
+
+class _Pictures(Encoder):
+    image_encoder: Literal["nature", "minigrid"] = "nature"
+    """Reads pictures: Nature's convolutions (Mnih et al. 2015), or for small grids the network that
+    MiniGrid's authors give their agents (torch-ac)."""
+
+
+class StepEncoder(_Rewarded, _Embedding, _Pictures):
+    """Embeddings, numbers and pictures, joined."""
+
+    name: str = "default"
+    made_by = "dtqn.networks.encoders:make_encoder"
+
+    num_layers: int = Field(0, ge=0, le=1000)
+    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
+
+
+class DTQNEncoder(_Embedding):
+    """The map and the initial values of DTQN's public code."""
+
+    name: str = "dtqn"
+    made_by = "dtqn.networks.dtqn_encoder:make_encoder"
+    initialised_by = "dtqn.networks.dtqn_encoder:initialise_as_dtqn"
+    rules_of_run = (
+        misfit(
+            lambda c: getattr(c.network.core, "initial_weights", "torch") != "torch",
+            "network.core.initial_weights is {c.network.core.initial_weights}, but network.encoder is dtqn, "
+            "whose initial values are its own; try torch",
+        ),
+    )
+
+
+class PartsEncoder(_Rewarded, _Pictures):
+    """The parts of the observation, to which the core attends by its state before the step (DARQN)."""
+
+    name: str = "parts"
+    made_by = "dtqn.networks.darqn:make_encoder"
+    gives_parts = True
+    rules_of_run = (
+        misfit(
+            lambda c: not c.network.core.reads_parts,
+            "network.encoder is parts with network.core {c.network.core.name}, which attends to no parts; "
+            "try network.core lstm, or network.encoder default",
+        ),
+    )
+
+
+class OwnEncoder(StepEncoder, Own):
+    """An encoder that a user has written, which may read what the suite's have."""
+
+    name: str
+    made_by = ""
+
+
+ENCODERS = Choice(StepEncoder, DTQNEncoder, PartsEncoder, own=OwnEncoder)

@@ -1,0 +1,168 @@
+"""What an update is made of: batches, returns, bootstrap and target network, by settings of those names."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from dtqn.settings.group import Member, misfit
+from dtqn.settings.values import Choice
+
+
+class Batches(Member):
+    """Where the batches of updates come from."""
+
+    from_replay: ClassVar[bool] = True
+
+    def steps_of_update(self, num_envs: int) -> float:
+        """Environment steps of all copies for one learner step, on average."""
+        raise NotImplementedError
+
+
+class Replayed(Batches):
+    """Sequences that are drawn from replay."""
+
+    name: str = "replay"
+
+    size: int = Field(32, ge=1)
+    """B, sequences in a batch."""
+    env_steps_per_update: float = Field(48.0, gt=0)
+    """Environment steps (all copies together, after warm-up) for one learner step."""
+
+    def steps_of_update(self, num_envs: int) -> float:
+        return self.env_steps_per_update
+
+
+class Rollouts(Batches):
+    """The rows of the last ticks and no others, which are forgotten then (PQN)."""
+
+    name: str = "rollout"
+    from_replay = False
+    rules_of_run = (
+        misfit(
+            lambda c: c.network.core.is_windowed,
+            "learner.batches is rollout, but network.core is {c.network.core.name}, which reads a window for "
+            "each step and not a rollout once; try replay, or another core",
+        ),
+        misfit(
+            lambda c: c.actor.num_envs % c.learner.batches.minibatches,
+            "learner.batches.minibatches is {c.learner.batches.minibatches}, no divisor of actor.num_envs "
+            "{c.actor.num_envs}; try {more}",
+            lambda c: _divisor_below(c.actor.num_envs, c.learner.batches.minibatches),
+        ),
+    )
+
+    length: int = Field(128, ge=1, le=1_000_000)
+    """T, ticks of a rollout."""
+    epochs: int = Field(4, ge=1)
+    """Times that a rollout is learned."""
+    minibatches: int = Field(16, ge=1)
+    """Updates in an epoch, each of other copies; a divisor of `actor.num_envs`."""
+
+    def steps_of_update(self, num_envs: int) -> float:
+        return self.length * num_envs / (self.epochs * self.minibatches)
+
+
+def _divisor_below(number: int, count: int) -> int:
+    """The divisor of `number` that comes nearest to `count` from below."""
+    return max(n for n in range(1, min(count, number) + 1) if number % n == 0)
+
+
+BATCHES = Choice(Replayed, Rollouts)
+
+
+class Returns(Member):
+    """The target of a step, from rewards and bootstrap values."""
+
+
+class NStep(Returns):
+    """An n-step return."""
+
+    name: str = "n_step"
+    made_by = "dtqn.learning.returns:no_trace"
+
+
+class Peng(Returns):
+    """Peng's Q(lambda), which goes on at every action."""
+
+    name: str = "peng"
+    made_by = "dtqn.learning.returns:peng_trace"
+
+    q_lambda: float = Field(0.9, ge=0, le=1)
+    """lambda: 0 is the one-step return, 1 the whole rest of the sequence."""
+
+
+class Watkins(Peng):
+    """Watkins' Q(lambda), which is cut at exploring actions."""
+
+    name: str = "watkins"
+    made_by = "dtqn.learning.returns:watkins_trace"
+
+    tolerance: float = Field(0.0, ge=0)
+    """kappa: a trace goes on where Q is as good as the greedy one to this share of the largest."""
+
+
+RETURNS = Choice(NStep, Peng, Watkins)
+
+
+class Bootstrap(Member):
+    """The policy whose value bootstraps a step."""
+
+
+class Greedy(Bootstrap):
+    """The best action (Q-learning)."""
+
+    name: str = "greedy"
+
+
+class Munchausen(Bootstrap):
+    """softmax(Q / tau), and a reward for likely actions (Vieillard et al. 2020)."""
+
+    name: str = "munchausen"
+    rules_of_run = (
+        misfit(
+            lambda c: c.learner.value_rescaling,
+            "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be added "
+            "to rescaled values; try greedy, or false",
+        ),
+    )
+
+    alpha: float = Field(0.9, ge=0, le=1)
+    """Share of the log-policy in the reward."""
+    temperature: float = Field(0.03, gt=0)
+    """tau of the policy softmax(Q / tau)."""
+
+
+BOOTSTRAPS = Choice(Greedy, Munchausen)
+
+
+class TargetUpdate(Member):
+    """How the target network follows the online one."""
+
+
+class Soft(TargetUpdate):
+    """It moves a little at every update."""
+
+    name: str = "soft"
+
+    rate: float = Field(0.02, gt=0, le=1)
+    """Share of the online parameters in an update of the target network."""
+
+
+class Hard(TargetUpdate):
+    """It becomes a copy every so often."""
+
+    name: str = "hard"
+
+    period: int = Field(2500, ge=1)
+    """Learner steps between updates of the target network."""
+
+
+class NoTarget(TargetUpdate):
+    """There is none: the online network bootstraps itself."""
+
+    name: str = "none"
+
+
+TARGET_UPDATES = Choice(Soft, Hard, NoTarget)

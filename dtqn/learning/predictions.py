@@ -1,0 +1,151 @@
+"""What a head's last layer says of a return: how its numbers are read, moved to a target, and their loss.
+
+It gives Z numbers for each action: the expected return itself (Z = 1), or the logits of a distribution on
+atoms. `network.distribution` names one of the classes here.
+
+Legend: B sequences, T steps, R rows of the learn block, A actions, Z numbers of a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dtqn.choices import predictions as settings
+from dtqn.learning import losses, returns
+from dtqn.types import QOutput
+
+
+class StepErrors(NamedTuple):
+    """The errors of a batch's steps, [B, R - 1] each; only those in the mask are learned."""
+
+    td_error: Tensor
+    """The target's expected value minus `q_taken`."""
+    mask: Tensor
+    """bool"""
+    q_taken: Tensor
+    """Q(s_t, a_t); the expected value of a distribution."""
+    target: Tensor
+    """The target's expected value, on the atoms where there are some."""
+    loss: Tensor
+    """0 outside of the mask."""
+    traces: returns.Traces | None = None
+    """Those of Q(lambda)."""
+    recall: Tensor | None = None
+    """The loss of recall, where the head has one; 0 outside of the mask."""
+
+
+Values = Callable[[Tensor], Tensor]
+"""Values of all actions [B, R, A] or [B, R, A, Z] -> the policy's, [B, R] or [B, R, Z]."""
+
+
+class Following(NamedTuple):
+    """The rows after each step, and how targets are made of them and of bootstrap values."""
+
+    reward: Tensor
+    """[B, R], scaled"""
+    discount: Tensor
+    """[B, R]"""
+    learn_rows: Tensor
+    """[B] real rows."""
+    continuation: Tensor | None
+    """[B, R] c_t of Q(lambda); None: n-step returns."""
+    n_step: int
+    gamma: float
+    transform: returns.ValueTransform
+
+    def targets(self, values: Tensor) -> Tensor:
+        """Bootstrap values [B, R] -> [B, R - 1]."""
+        if self.continuation is None:
+            return self._n_step_targets(values, self.n_step)
+        return returns.lambda_targets(
+            self.reward,
+            self.discount,
+            values,
+            self.continuation,
+            self.learn_rows,
+            self.gamma,
+            self.transform,
+        )
+
+    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
+        """Bootstrap distributions [B, R, Z] on atoms [Z] -> those of the targets [B, R - 1, Z]."""
+        n = self.n_step if self.continuation is None else 1
+        moved = self._n_step_targets(atoms.expand_as(probabilities), n)
+        if self.continuation is not None:
+            return losses.project_lambda(moved, probabilities, self.continuation, self.learn_rows, atoms)
+        rows = returns.bootstrap_rows(self.learn_rows, moved.shape[1], n)
+        return losses.project(moved, returns.at_rows(probabilities, rows), atoms)
+
+    def _n_step_targets(self, values: Tensor, n: int) -> Tensor:
+        return returns.n_step_targets(
+            self.reward, self.discount, values, self.learn_rows, n, self.gamma, self.transform
+        )
+
+
+class Expectation(nn.Module):
+    """The expected return; the loss of the TD error is half its square."""
+
+    size = 1
+
+    def forward(self, numbers: Tensor) -> QOutput:
+        return QOutput(numbers.squeeze(-1))
+
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+        return following.targets(value(output.q))
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        q_taken = returns.select_action(output.q, action)
+        td_error = target - q_taken
+        loss = losses.squared_loss(torch.where(mask, td_error, 0.0))
+        return StepErrors(td_error, mask, q_taken, target, loss)
+
+
+class Categorical(nn.Module):
+    """Probabilities of returns z_i = v_min + i (v_max - v_min) / (Z - 1).
+
+    C51 (Bellemare et al. 2017, arXiv 1707.06887): the bootstrap's atoms are moved and projected back.
+    """
+
+    atoms: Tensor
+    """[Z], kept in float64, so that they are exact at any precision."""
+
+    def __init__(self, num_atoms: int, v_min: float, v_max: float) -> None:
+        super().__init__()
+        self.size = num_atoms
+        atoms = torch.linspace(v_min, v_max, num_atoms, dtype=torch.float64)
+        self.register_buffer("atoms", atoms, persistent=False)
+
+    def forward(self, numbers: Tensor) -> QOutput:
+        """Logits -> output with log-probabilities"""
+        log_probabilities = numbers.log_softmax(dim=-1)
+        atoms = self.atoms.to(numbers.dtype)
+        return QOutput((log_probabilities.exp() * atoms).sum(dim=-1), log_probabilities)
+
+    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+        probabilities = value(_distribution(output)).exp()
+        return following.distributions(probabilities, self.atoms.to(probabilities.dtype))
+
+    def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
+        taken = returns.select_action(_distribution(output), action)
+        log_p, of_target = (torch.where(mask[..., None], x, 0.0) for x in (taken, target))
+        expected = (target * self.atoms.to(target.dtype)).sum(dim=-1)
+        q_taken = returns.select_action(output.q, action)
+        loss = losses.cross_entropy(log_p, of_target)
+        return StepErrors(expected - q_taken, mask, q_taken, expected, loss)
+
+
+def _distribution(output: QOutput) -> Tensor:
+    assert output.distribution is not None
+    return output.distribution
+
+
+def make_expectation(config: settings.Expectation) -> Expectation:
+    return Expectation()
+
+
+def make_categorical(config: settings.Categorical) -> Categorical:
+    return Categorical(config.num_atoms, config.v_min, config.v_max)
