@@ -75,7 +75,10 @@ _ALLOWED = {
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
         *("dtqn.training.objects", "envs"),
     },
-    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation", "pandas"},
+    "dtqn.api": {
+        *("dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"),
+        *("dtqn.experiments", "dtqn.commands.experiments", "pandas", "yaml"),
+    },
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
         *_BASE,

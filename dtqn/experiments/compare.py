@@ -29,7 +29,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
-from dtqn.training import chance_level
+from dtqn.training import chance_level, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
@@ -54,8 +54,12 @@ def read_agents(text: str) -> dict[str, str]:
 
 
 def names(option: str, text: str) -> list[str]:
-    """Names with commas between, each once."""
-    found = text.split(",")
+    """Names with commas between, each once; those in brackets are of a value."""
+    found = [""]
+    for part in text.split(","):
+        is_open = sum(map(found[-1].count, "[{")) > sum(map(found[-1].count, "]}"))
+        found[-1:] = [f"{found[-1]},{part}"] if is_open else [found[-1], part]
+    del found[0]
     for name in found:
         if not name or found.count(name) > 1:
             what = "a name is empty" if not name else f"{name} is there twice"
@@ -110,7 +114,7 @@ def plan(
             task_presets=suite is None or suite.file.task_presets,
         )
         config = config if suite is None else suite.scaled(config)
-        return config.settled(free_cores=1)  # jobs fill the others
+        return objects.settled(config).settled(free_cores=1)  # jobs fill the others
 
     tasks: dict[str, SuiteTask | None]
     if suite is None:
@@ -220,7 +224,7 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
+    print(f"\n{comparison_table.told(table, folder)}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0

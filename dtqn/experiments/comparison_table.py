@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -424,6 +425,11 @@ def to_text(table: Table) -> str:
     return "\n".join([*lines, *table.notes]) + "\n"
 
 
+def told(table: Table, folder: Path) -> str:
+    """What people are shown of a comparison."""
+    return f"{to_text(table)}\ntable and curves in {folder}"
+
+
 def to_markdown(table: Table, command: str = "") -> str:
     """A table for each task, and the notes.
 
@@ -443,6 +449,15 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     header, *cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *cells]
     return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def of_json(content: Mapping[str, Any]) -> Table:
+    """The table whose `to_json` holds this."""
+    lines = [
+        line | {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
+        for line in content["table"]
+    ]
+    return Table(lines, *(content[name] for name in ("baseline", "under", "notes", "above")))
 
 
 def to_json(table: Table, runs: Sequence[Figures]) -> str:

@@ -34,7 +34,7 @@ from dtqn.experiments.local_launcher import LocalLauncher, visible_gpus
 from dtqn.program import WORKER
 from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
-from dtqn.training import machine
+from dtqn.training import machine, objects
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -46,7 +46,12 @@ _PATIENCE_SECONDS = 60.0
 
 
 def fitting(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
+    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU.
+
+    Those of objects that no other process finds run in this one, one after the other.
+    """
+    if objects.kept(config):
+        return 1
     cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
     gpus = [] if config.device == "cpu" else visible_gpus()
     if not gpus:

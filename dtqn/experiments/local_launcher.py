@@ -1,4 +1,4 @@
-"""Trainings as processes of this machine, dealt out over its GPUs."""
+"""Trainings on this machine: processes, dealt out over its GPUs, and threads of this one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import os
 import re
 import signal
 import subprocess
+import threading
+import traceback
 from collections.abc import Sequence
 
 from dtqn.experiments.launcher import Command, Launcher
-from dtqn.settings.config import Config
+from dtqn.settings import trust
+from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import ends_with_stdin
+from dtqn.training import objects
+from dtqn.training.plan import plan
 
 
 class Process:
@@ -56,6 +61,43 @@ class Process:
             self._process.wait()
 
 
+class Thread:
+    """A training in this process, for objects that no other one finds; it goes when this process does."""
+
+    lost = False
+    where: str | None = ""
+
+    def __init__(self, command: Command) -> None:
+        """Begin or go on; the output is added to the log."""
+        from dtqn.training.callbacks import Callbacks  # only here, as it imports torch
+
+        self._told, self._code = Callbacks(), list[int]()
+        threading.Thread(target=self._run, args=(command,), daemon=True).start()
+
+    def _run(self, command: Command) -> None:
+        code = 1
+        try:
+            with command.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
+                try:
+                    code = plan({}, resume=command.directory).train(log, self._told)
+                except ConfigError as error:
+                    print(f"error: {error}", file=log)
+                except BaseException:
+                    traceback.print_exc(file=log)
+        finally:
+            self._code.append(code)
+
+    def poll(self) -> int | None:
+        return self._code[0] if self._code else None
+
+    def end(self) -> None:
+        self._told.stops = True
+
+    def kill(self) -> None:
+        """Let it save and end all the same: a thread cannot be ended."""
+        self.end()
+
+
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -84,13 +126,19 @@ def _of_the_driver() -> list[str]:
 
 
 class LocalLauncher(Launcher):
-    """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
+    """Processes, but for trainings of objects that only this process has.
+
+    Of several GPUs a training sees the one with the fewest trainings; alone it would take the first.
+    """
 
     def __init__(self) -> None:
         self._on: list[tuple[str, Process]] = []
 
-    def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process]:
-        return [self._started(command, config) for command, config in works]
+    def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process | Thread]:
+        return [
+            Thread(command) if objects.kept(config) else self._started(command, config)
+            for command, config in works
+        ]
 
     def _started(self, command: Command, config: Config) -> Process:
         gpus = [] if config.device == "cpu" else visible_gpus()

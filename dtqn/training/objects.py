@@ -46,19 +46,31 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
     return this_process.name_of(thing)
 
 
-def _kept(config: Config) -> dict[str, str]:
+def kept(config: Config) -> dict[str, str]:
     """The names of the run's objects that no other process finds, by setting."""
     names = {setting: str(value_of(config, setting)) for setting in SETTINGS}
     return {setting: name for setting, name in names.items() if this_process.holds(name)}
 
 
-def told(config: Config, directory: RunDir) -> str:
-    """One line about how to go on with a run that has such objects; empty for any other."""
-    if not (kept := _kept(config)):
-        return ""
-    objects = ", ".join(f"{setting} is {name}" for setting, name in kept.items())
-    go_on = f"dtqn.train(resume={str(directory.path)!r}, ...) with it"
-    return f"{objects}, found in this process alone; to go on: {go_on}"
+def told(config: Config, then: str) -> str:
+    """One line about a run that has such objects, which ends in what comes of it; empty for any other."""
+    held = [f"{setting} is {name}" for setting, name in kept(config).items()]
+    return f"{', '.join(held)}, found in this process alone; {then}" if held else ""
+
+
+def check_here(config: Config, asked: Mapping[str, tuple[Any, Any]]) -> None:
+    """Refuse to look elsewhere for objects that no other process finds.
+
+    Args:
+        asked: by setting or option, what was asked for and what stays in this process.
+
+    Raises:
+        ConfigError: one of them would not.
+    """
+    for name, (value, right) in asked.items():
+        if value not in (None, "auto", right) and (held := kept(config)):
+            found = next(iter(held.values()))
+            raise wrong(name, value, f"other processes do not find {found}; put it in a file, or try {right}")
 
 
 def settled(config: Config) -> Config:
@@ -67,12 +79,6 @@ def settled(config: Config) -> Config:
     Raises:
         ConfigError: its copies are to be stepped elsewhere, or its evaluations played there.
     """
-    if not (kept := _kept(config)):
-        return config
-    for setting, value in (("actor.pool", config.actor.pool), ("evaluator", config.evaluator)):
-        if value in ("process", "ray"):
-            name = next(iter(kept.values()))
-            raise wrong(
-                setting, value, f"other processes do not find {name}; put it in a file, or try inline"
-            )
-    return config.model_copy(update={"evaluator": "inline"})
+    asked = {"actor.pool": config.actor.pool, "evaluator": config.evaluator}
+    check_here(config, {name: (value, "inline") for name, value in asked.items()})
+    return config.model_copy(update={"evaluator": "inline"}) if kept(config) else config
