@@ -13,12 +13,9 @@ __version__ = "0.1.0"
 _FROM = {
     "ConfigError": "dtqn.settings.config",
     "load": "dtqn.policy",
-    **dict.fromkeys(("Best", "Comparison", "Run", "compare", "evaluate", "sweep", "train"), "dtqn.api"),
+    **dict.fromkeys(("Best", "Run", "compare", "evaluate", "sweep", "train"), "dtqn.api"),
 }
-__all__ = [
-    *("Best", "Comparison", "ConfigError", "Run", "__version__"),
-    *("compare", "evaluate", "load", "sweep", "train"),
-]
+__all__ = ["Best", "ConfigError", "Run", "__version__", "compare", "evaluate", "load", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,27 +6,28 @@ run.policy.act(observation)
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
+from unittest import mock
 
 import yaml
 
 from dtqn.settings import trust
-from dtqn.settings.config import Config, ConfigError, setting_of, spelled, wrong
+from dtqn.settings.config import Config, setting_of, spelled, wrong
 from dtqn.settings.layers import merge, nested
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
 from dtqn.training.plan import AUTO, plan
+from envs.options import is_plain
 
 if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
+    from dtqn.experiments.comparison_table import Table
     from dtqn.policy import Policy
     from dtqn.training.metrics import Row
 
@@ -80,42 +81,9 @@ class Run:
         Raises:
             ConfigError: pandas is not installed.
         """
-        return _pandas().DataFrame(self.metrics).set_index("env_steps")
+        from dtqn.training.metrics import frames
 
-
-class Comparison:
-    """A comparison in its folder; all that it tells is read from `table.json` there."""
-
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-
-    def __repr__(self) -> str:
-        return f"dtqn.Comparison({str(self.folder)!r})"
-
-    def __str__(self) -> str:
-        """The table as the command shows it."""
-        from dtqn.experiments import comparison_table
-
-        return comparison_table.told(comparison_table.of_json(self._content), self.folder)
-
-    @property
-    def _content(self) -> Mapping[str, Any]:
-        content: Mapping[str, Any] = json.loads((self.folder / "table.json").read_text(encoding="utf-8"))
-        return content
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The figures of each agent in each task, of random actions too; docs/compare.md explains them."""
-        return list(self._content["table"])
-
-    @property
-    def runs(self) -> list[dict[str, Any]]:
-        """The figures of each run behind them, with its `run_dir`, and its `error` where it has none."""
-        return list(self._content["runs"])
-
-    def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame`, with `iqm.low` for the `low` of `iqm`; errors as of a `Run`."""
-        return _pandas().json_normalize(self.rows)
+        return frames().DataFrame(self.metrics).set_index("env_steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,14 +96,6 @@ class Best:
     """The sweep's metric, its mean over the runs that differ in nothing but their seed."""
     run_dir: Path
     """The first of these runs."""
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
-    return pandas
 
 
 def train(
@@ -228,20 +188,17 @@ def compare(
     seeds: int = 5,
     trust_code: bool = False,
     **more: Any,
-) -> Comparison:
-    """Compare agents on the same tasks and seeds: as the command `compare`, whose files it finds and writes.
-
-        table = dtqn.compare({"gtrxl": {}, "wide": {"agent": "gtrxl", "network": {"width": 128}}}, env=MyEnv)
+) -> Table:
+    """Compare agents on the same tasks and seeds: as the command `compare`, with its settings, checks and files.
 
     Args:
-        agents: by name, settings over the preset that their `agent` names, or the preset or file alone;
-            or the text of `--agents`.
+        agents: by name, a preset, a file, or settings over the preset that their `agent` names; or the text
+            of `--agents`.
         env: as of `train`, or several names with commas between.
-        more: settings of all runs, as of `train`, and the command's other options: `baseline="drqn"`,
-            `jobs=2`, `suite="dtqn"`, `out="folder"`.
+        more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
 
-    Runs are processes. Those of an object that no module has, which no process finds, are trained in this
-    one, one after the other; the same call goes on after an interruption, in a new process too.
+    Runs are processes, but those of objects that no process finds: they are trained in this one, one after
+    the other. The same call goes on after an interruption.
 
     Raises:
         ConfigError: a mistake, in the one line that the command prints. Nothing has been trained.
@@ -251,37 +208,40 @@ def compare(
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
-    given = {"agents": agents} | ({} if env is None else {"env": env}) | {"seeds": seeds}
-    with trust.given(trust_code), _environment_kept():
-        ended = experiments.asked_comparison(_words(given | more)).run()
-    _interrupt(ended.code)
-    return Comparison(ended.folder)
+    table = _asked(experiments.compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    return cast("Table", table)
 
 
 def sweep(
     file: str | Path, env: Any = None, *, trials: int | None = None, trust_code: bool = False, **more: Any
 ) -> Best:
-    """Search settings as a sweep file says, or go on with it: as the command `sweep`, with its files.
+    """Search settings as a sweep file says, or go on with it: as the command `sweep`.
 
     Args:
-        env: as of `train`; None leaves it to the file.
-        trials: the command's `--run-cap`: runs in all, those of before included; None leaves it to the file.
-        more: settings of all runs, as of `train`, and the command's other options: `search_seed=1`.
-
-    Runs of objects are where those of `compare` are; errors are as there.
+        env, more: as of `compare`.
+        trials: the option `--run-cap`, runs in all; None leaves it to the file.
 
     Raises:
+        ConfigError, KeyboardInterrupt: as of `compare`.
         RuntimeError: no run has a result.
     """
     from dtqn.commands import experiments
 
-    given = ({} if env is None else {"env": env}) | {"run_cap": trials}
-    with trust.given(trust_code), _environment_kept():
-        ended = experiments.asked_sweep([str(file), *_words(given | more)]).run()
-    _interrupt(ended.code)
-    if ended.best is None or ended.best.value is None:
-        raise RuntimeError(f"no configuration has a result; all in {ended.folder}")
-    return Best(ended.best.parameters, ended.best.value, Path(ended.best.trials[0].run_dir))
+    found = _asked(experiments.swept, {"file": file, "env": env, "run_cap": trials, **more}, trust_code)
+    if found is None:
+        raise RuntimeError("no configuration has a result")
+    return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
+
+
+def _asked(command: Callable[[list[str]], tuple[int, Any]], given: dict[str, Any], trust_code: bool) -> Any:
+    """What comes of a command, which leaves no environment variable behind; a signal is raised."""
+    if given["env"] is None:
+        del given["env"]
+    file = [str(given.pop("file"))] if "file" in given else []
+    with trust.given(trust_code), mock.patch.dict(os.environ):
+        code, found = command([*file, *(f"--{text}" for text in _typed(given))])
+    _interrupt(code)
+    return found
 
 
 def _interrupt(code: int) -> None:
@@ -290,51 +250,29 @@ def _interrupt(code: int) -> None:
         raise KeyboardInterrupt if code == 130 else SystemExit(code)
 
 
-@contextlib.contextmanager
-def _environment_kept() -> Iterator[None]:
-    """A block that leaves no variable behind, as that of a process does."""
-    before = set(os.environ)
-    try:
-        yield
-    finally:
-        for name in set(os.environ) - before:
-            del os.environ[name]
-
-
 def _agent(name: str, own: Any) -> str:
     """What stands for an agent in `--agents`: `gtrxl`, or `wide=gtrxl+network.width=128`."""
-    settings = dict(_flat({"agent": name} | (own if isinstance(own, Mapping) else {"agent": own})))
-    text = "+".join([_text(settings.pop("agent")), *(f"{key}={_text(x)}" for key, x in settings.items())])
+    settings = {"agent": name} | (dict(own) if isinstance(own, Mapping) else {"agent": own})
+    text = "+".join([str(settings.pop("agent")), *_typed(settings)])
     return text if text == name else f"{name}={text}"
 
 
-def _words(given: Mapping[str, Any]) -> list[str]:
-    """The arguments of a command line with these options and settings.
+def _typed(given: Mapping[str, Any], group: str = "") -> Iterator[str]:
+    """Options and settings as they are typed, `learner.n_step=3`, with objects named.
 
-    So what is given from Python is read, checked and told as what is typed.
+    So what is given from Python is read, checked and told as what is typed. None or False asks for no option.
     """
-    words = []
-    for name, value in _flat(given):
-        option = f"--{name}" if "." in name else f"--{name.replace('_', '-')}"
-        if setting_of(name) is not None or not (value is None or isinstance(value, bool)):
-            words.append(f"{option}={_text(value)}")
-        elif value:  # a switch
-            words.append(option)
-    return words
-
-
-def _flat(given: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
-    """Options and settings by dotted name, objects by the names that they are found by."""
     for key, value in given.items():
         name = spelled(f"{group}{key}")
-        if setting_of(group[:-1]):  # a name of the user's own in a mapping
-            yield name, _yaml(name, value)
-        elif isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
+        setting = setting_of(name)
+        if isinstance(value, Mapping) and setting in (None, name):
+            yield from _typed(value, f"{name}.")
+        elif setting is None and "." not in name and isinstance(value, bool | None):
+            yield from [name] if value else []
         elif name in objects.SETTINGS and not isinstance(value, str):
-            yield from objects.named({name: value}).items()
+            yield f"{name}={objects.named({name: value})[name]}"
         else:
-            yield name, value
+            yield f"{name}={_text(value) if setting in (None, name) else _yaml(name, value)}"
 
 
 def _text(value: Any) -> str:
@@ -344,11 +282,11 @@ def _text(value: Any) -> str:
 
 
 def _yaml(name: str, value: Any) -> str:
-    try:
-        return yaml.safe_dump(value, default_flow_style=True, width=math.inf).removesuffix("...\n").strip()
-    except yaml.YAMLError:
-        right = "must be numbers, text, true, false, None, or lists and mappings of these"
-        raise wrong(name, repr(value), right) from None
+    """A value in a mapping of the user's own."""
+    if not is_plain(value):
+        right = "must be a finite number, text, true, false, None, or a list or mapping of these"
+        raise wrong(name, repr(value), right)
+    return yaml.safe_dump([value], default_flow_style=True, width=math.inf).strip()[1:-1]
 
 
 def _given(env: Any, agent: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]) -> Any:

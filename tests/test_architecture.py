@@ -46,7 +46,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.graphs", "dtqn.clusters"),
         *("dtqn.learning", "dtqn.acting"),
-        *("wandb", "tensorboard", "safetensors", "rich", "pydantic"),
+        *("wandb", "tensorboard", "safetensors", "rich", "pydantic", "pandas"),
     },
     "dtqn.inspection": {
         *_NETWORKS,
@@ -77,7 +77,7 @@ _ALLOWED = {
     },
     "dtqn.api": {
         *("dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"),
-        *("dtqn.experiments", "dtqn.commands.experiments", "pandas", "yaml"),
+        *("dtqn.experiments", "dtqn.commands.experiments", "envs.options", "yaml"),
     },
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {

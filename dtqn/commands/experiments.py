@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, add_config, option
-from dtqn.experiments import comparison, launchers
+from dtqn.experiments.suites import RECORDS
 from dtqn.program import program
 from dtqn.settings.config import wrong
 from dtqn.settings.record_files import SUFFIX
 
 if TYPE_CHECKING:
-    from dtqn.experiments import sweep as sweeps
+    from dtqn.experiments.comparison_table import Table
+    from dtqn.experiments.launchers import Asked
+    from dtqn.experiments.sweep_results import Line
 
 _SLURM = "slurm."
 _AGENTS = """presets, YAML files of your own and variants such as long=gtrxl+network.memory_length=80, with
 commas between"""
 _RECORDS_HELP = f"""JSON Lines where finished runs are found and leave their records; default none, with
---suite and its full budget {comparison.RECORDS}/SUITE{SUFFIX} if that folder is there"""
+--suite and its full budget {RECORDS}/SUITE{SUFFIX} if that folder is there"""
 _METRICS = """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the
 second half of a run; default none"""
 _SEARCH = """train every agent with each of these values of one setting, such as
@@ -31,19 +33,16 @@ learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.
 
 def compare(arguments: Sequence[str]) -> int:
     """Compare agents on the same tasks and seeds."""
-    return asked_comparison(arguments).run().code
+    return compared(arguments)[0]
 
 
-def asked_comparison(arguments: Sequence[str]) -> comparison.Asked:
-    """The comparison that a command line asks for."""
-    given, asked = _compare_parser(arguments).read(), comparison.Asked
-    command = f"{program()} compare {shlex.join(arguments)}"
-    return asked(command=command, launcher=_launcher(given), **_options(asked, given), settings=given)
+def compared(arguments: Sequence[str]) -> tuple[int, Table | None]:
+    """What comes of such arguments, as of `dtqn.experiments.compare.compare`."""
+    given = _compare_parser(arguments).read()
+    places = _launcher(given)
+    from dtqn.experiments import compare
 
-
-def _options(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The options that `kind` has, which are taken out of `given`."""
-    return {name: given.pop(name) for name in kind._fields if name in given}
+    return compare.asked(given, places, f"{program()} compare {shlex.join(arguments)}")
 
 
 def _compare_parser(arguments: Sequence[str]) -> Parser:
@@ -91,11 +90,11 @@ def records(arguments: Sequence[str]) -> int:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Search settings as a file says."""
-    return asked_sweep(arguments).run().code
+    return swept(arguments)[0]
 
 
-def asked_sweep(arguments: Sequence[str]) -> sweeps.Asked:
-    """The sweep that a command line asks for."""
+def swept(arguments: Sequence[str]) -> tuple[int, Line | None]:
+    """What comes of such arguments, as of `dtqn.experiments.sweep.run`."""
     description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
     parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
     own = parser.add_argument_group("sweep")
@@ -109,10 +108,14 @@ def asked_sweep(arguments: Sequence[str]) -> sweeps.Asked:
     add_config(run)
     parser.add_settings(lambda _: True, run)
     given = parser.read()
-    launcher = _launcher(given)
-    from dtqn.experiments.sweep import Asked
+    path = given.pop("file")
+    own_options = {
+        name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
+    }
+    places = _launcher(given)
+    from dtqn.experiments import sweep
 
-    return Asked(launcher=launcher, **_options(Asked, given), settings=given)
+    return sweep.command(path, sweep.Asked(given, places, **own_options))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:
@@ -127,10 +130,13 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     option(group, f"--{_SLURM}NAME X", slurm)
 
 
-def _launcher(given: dict[str, Any]) -> launchers.Asked:
+def _launcher(given: dict[str, Any]) -> Asked:
     """Where trainings are to run; its options are taken out of `given`."""
+    from dtqn.experiments.launchers import Asked
+
     names = [name for name in given if name.startswith(_SLURM)]
     slurm = {name.removeprefix(_SLURM): given.pop(name) for name in names}
     del slurm["NAME"]
-    options = _options(launchers.Asked, given)
-    return launchers.Asked(given.pop("launcher"), **options, slurm=slurm)
+    asked = Asked(given.pop("launcher"), given.pop("ray_address"), given.pop("ray_gpus"), slurm)
+    asked.check()
+    return asked

@@ -16,23 +16,110 @@ from dtqn.experiments import (
     comparison_notes,
     comparison_pictures,
     comparison_table,
+    launchers,
+    suites,
 )
+from dtqn.experiments import search as searches
 from dtqn.experiments.comparison_table import Figures
-from dtqn.experiments.jobs import Job, RunQueue
+from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
-from dtqn.experiments.suites import Suite, SuiteTask
+from dtqn.experiments.suites import RECORDS, Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
 from dtqn.training import chance_level, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
+
+
+def asked(
+    given: dict[str, Any], places: launchers.Asked, command: str
+) -> tuple[int, comparison_table.Table | None]:
+    """The comparison that is asked for, by a command line or from Python; what `compare` returns.
+
+    Args:
+        given: what the command line's parser has read: its options, and settings of all runs.
+        command: what was typed.
+
+    Raises:
+        ConfigError: before anything is trained, where an option or a setting is wrong.
+    """
+    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
+    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
+    share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
+    searched, *more = given.pop("search") or [None]
+    if more:
+        raise wrong("--search", more[0], "it is there twice; search one setting at a time")
+    suite, records = _suite(given, share), given.pop("records")
+    if suite is not None and records is None and share == 1 and RECORDS.is_dir():
+        records = RECORDS / f"{suite.name}{SUFFIX}"
+    metrics = read_metrics(columns) if columns else []
+    agents = read_agents(text)
+    own_agents = [item for name, item in agents.items() if name != item]
+    here = places.is_local and not records_only
+    search = None
+    if searched is not None:
+        own = plan(list(agents.values()), [first], file, given, suite, here=False)
+        search = searches.read(searched, agents, given, suite)
+        agents = search.items()
+    if baseline is not None and baseline not in agents:
+        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
+    configs = plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
+    search = search if search is None else search.settled(own, configs)
+    only_here = next(filter(objects.kept, configs), configs[0])
+    launchers.check_here(only_here, places, jobs)
+    told = {name: value for name, value in given.items() if name != "env"}
+    if file is not None:
+        told = {"config": str(file)} | told
+    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
+    out = out or default_folder(configs, runs_dir, suite)
+    if jobs is None and places.is_local:
+        jobs = fitting(only_here)
+    with launchers.opened(places, runs_dir) as launcher:
+        return compare(
+            configs,
+            jobs,
+            runs_dir,
+            out,
+            baseline,
+            told,
+            own_agents,
+            suite=suite,
+            records=records,
+            records_only=records_only,
+            launcher=launcher,
+            metrics=metrics,
+            search=search,
+            command=command,
+        )
+
+
+def _suite(given: dict[str, Any], share: float) -> Suite | None:
+    """The suite that is compared on, if any; its options are taken out of `given`.
+
+    Args:
+        share: of the suite's budgets.
+    """
+    name, tasks = given.pop("suite"), given.pop("tasks")
+    if name is None:
+        if share != 1:
+            raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
+        if tasks is not None:
+            raise wrong("--tasks", tasks, "it chooses among the tasks of a suite; without --suite give --env")
+        return None
+    for setting in ("env", "total_env_steps"):
+        if setting in given:
+            option = f"--{setting.replace('_', '-')}"
+            raise wrong(option, given[setting], "leave it out with --suite, which sets it")
+    suite = suites.read(name, share)
+    return suite if tasks is None else suite.only(tasks)
 
 
 def read_agents(text: str) -> dict[str, str]:
@@ -162,8 +249,8 @@ def compare(
     metrics: Sequence[str] = (),
     search: Search | None = None,
     command: str = "",
-) -> int:
-    """Train what has not finished and write the comparison; the program's exit code.
+) -> tuple[int, comparison_table.Table | None]:
+    """Train what has not finished and write the comparison; the program's exit code, and the table.
 
     Args:
         parallel: trainings at a time; None: as many as the launcher has room for.
@@ -182,7 +269,7 @@ def compare(
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
-        after signal n.
+        after signal n, when there is no table.
 
     Raises:
         ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
@@ -197,7 +284,7 @@ def compare(
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
-        return 128 + caught
+        return 128 + caught, None
     floors = chance_level.measured(
         configs, folder / "random.json", lambda line: print(line, file=out, flush=True)
     )
@@ -224,10 +311,10 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{comparison_table.told(table, folder)}", file=out)
+    print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
-    return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
+    return int(bool(shelf.unwritten) or any(outcome.state == "failed" for outcome in outcomes)), table
 
 
 def _table(

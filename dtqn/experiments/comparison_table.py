@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, jud
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import columns, number
-from dtqn.training.metrics import Row, is_evaluation
+from dtqn.training.metrics import Row, frames, is_evaluation
 
 ALL_TASKS = "all tasks"
 _NEVER = float("inf")
@@ -416,6 +415,21 @@ class Table(NamedTuple):
             found[env] = [kept, *([text[name] for name in kept] for text in texts)]
         return found
 
+    @property
+    def rows(self) -> list[Figures]:
+        """The lines as `table.json` has them, which docs/compare.md explains."""
+        return [
+            {name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()}
+            for line in self.lines
+        ]
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`, an interval's ends as `iqm.low`; a ConfigError without pandas."""
+        return frames().json_normalize(self.rows)
+
 
 def to_text(table: Table) -> str:
     """A table for each task, each with what is to be known right below it, and the notes."""
@@ -423,11 +437,6 @@ def to_text(table: Table) -> str:
     for env, rows in table.parts.items():
         lines += [env, *columns(rows), *table.under[env], ""]
     return "\n".join([*lines, *table.notes]) + "\n"
-
-
-def told(table: Table, folder: Path) -> str:
-    """What people are shown of a comparison."""
-    return f"{to_text(table)}\ntable and curves in {folder}"
 
 
 def to_markdown(table: Table, command: str = "") -> str:
@@ -451,27 +460,12 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def of_json(content: Mapping[str, Any]) -> Table:
-    """The table whose `to_json` holds this."""
-    lines = [
-        line | {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
-        for line in content["table"]
-    ]
-    return Table(lines, *(content[name] for name in ("baseline", "under", "notes", "above")))
-
-
 def to_json(table: Table, runs: Sequence[Figures]) -> str:
     """The table, every run behind it and the notes."""
-
-    def plain(line: Figures) -> Figures:
-        return {
-            name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()
-        }
-
     content = {
         "above": table.above,
         "baseline": table.baseline,
-        "table": [plain(line) for line in table.lines],
+        "table": table.rows,
         "runs": list(runs),
         "under": table.under,
         "notes": list(table.notes),

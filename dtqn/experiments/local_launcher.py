@@ -18,6 +18,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import ends_with_stdin
 from dtqn.training import objects
 from dtqn.training.plan import plan
+from envs.errors import ANY_FAULT
 
 
 class Process:
@@ -71,27 +72,24 @@ class Thread:
         """Begin or go on; the output is added to the log."""
         from dtqn.training.callbacks import Callbacks  # only here, as it imports torch
 
-        self._told, self._code = Callbacks(), list[int]()
-        threading.Thread(target=self._run, args=(command,), daemon=True).start()
+        self._callbacks, self._code = Callbacks(), 1
+        self._thread = threading.Thread(target=self._run, args=(command,), daemon=True)
+        self._thread.start()
 
     def _run(self, command: Command) -> None:
-        code = 1
-        try:
-            with command.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
-                try:
-                    code = plan({}, resume=command.directory).train(log, self._told)
-                except ConfigError as error:
-                    print(f"error: {error}", file=log)
-                except BaseException:
-                    traceback.print_exc(file=log)
-        finally:
-            self._code.append(code)
+        with command.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
+            try:
+                self._code = plan({}, resume=command.directory).train(log, self._callbacks)
+            except ConfigError as error:
+                print(f"error: {error}", file=log)
+            except ANY_FAULT:
+                traceback.print_exc(file=log)
 
     def poll(self) -> int | None:
-        return self._code[0] if self._code else None
+        return None if self._thread.is_alive() else self._code
 
     def end(self) -> None:
-        self._told.stops = True
+        self._callbacks.stops = True
 
     def kill(self) -> None:
         """Let it save and end all the same: a thread cannot be ended."""
@@ -135,12 +133,11 @@ class LocalLauncher(Launcher):
         self._on: list[tuple[str, Process]] = []
 
     def start(self, works: Sequence[tuple[Command, Config]]) -> list[Process | Thread]:
-        return [
-            Thread(command) if objects.kept(config) else self._started(command, config)
-            for command, config in works
-        ]
+        return [self._started(command, config) for command, config in works]
 
-    def _started(self, command: Command, config: Config) -> Process:
+    def _started(self, command: Command, config: Config) -> Process | Thread:
+        if objects.kept(config):
+            return Thread(command)
         gpus = [] if config.device == "cpu" else visible_gpus()
         if len(gpus) < 2:
             return Process(command)

@@ -129,23 +129,12 @@ class Sweep:
             return results.write_best(self.resolve(board[0].trials[0].parameters))
 
 
-class Ended(NamedTuple):
-    """What came of it."""
-
-    code: int
-    """The program's exit code."""
-    folder: Path
-    best: Line | None
-    """The first of the leaderboard; None where no configuration has a result, or a signal came."""
-
-
 class Asked(NamedTuple):
-    """The options of the command line by name, as it reads them; None leaves it to the file."""
+    """The command line's part beside the sweep file; None leaves it to the file."""
 
     settings: Mapping[str, str]
     """Settings of all runs. The file may fix them too, and may not search them."""
     launcher: launchers.Asked
-    file: Path
     config: Path | None
     runs_dir: Path
     out: Path | None
@@ -153,33 +142,33 @@ class Asked(NamedTuple):
     jobs: int | None
     search_seed: int
 
-    def run(self) -> Ended:
-        """Run the sweep of a file, or go on with it.
 
-        Raises:
-            ConfigError: before anything is there, where the file or the settings are wrong.
-        """
-        self.launcher.check()
-        file = read_file(self.file)
-        file.check_given(self.settings)
-        run_cap = self.run_cap or file.run_cap
-        if run_cap is None and file.method != "grid":
-            raise ConfigError(f"{self.file}: method {file.method} has no end; give --run-cap N")
-        resolve = functools.partial(_resolved, file, self)
-        config = check(file, resolve)  # before anything is there
-        launchers.check_here(config, self.launcher, self.jobs)
-        jobs = self.jobs or (fitting(config) if self.launcher.is_local else None)
-        os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
-        os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
-        digest = digest_of(file, config, self.search_seed)
-        folder = self.out or default_folder(file, digest, self.runs_dir)
-        make_writable("--runs-dir", self.runs_dir)
-        make_writable("--out", folder)
-        with (
-            contextlib.closing(Study(file, folder, self.search_seed, digest)) as study,
-            launchers.opened(self.launcher, self.runs_dir) as launcher,
-        ):
-            return run(Sweep(study, resolve, self.runs_dir, run_cap), jobs, launcher)
+def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
+    """Run the sweep of a file, or go on with it; what `run` returns.
+
+    Raises:
+        ConfigError: before anything is there, where the file or the settings are wrong.
+    """
+    file = read_file(path)
+    file.check_given(asked.settings)
+    run_cap = asked.run_cap or file.run_cap
+    if run_cap is None and file.method != "grid":
+        raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
+    resolve = functools.partial(_resolved, file, asked)
+    config = check(file, resolve)  # before anything is there
+    launchers.check_here(config, asked.launcher, asked.jobs)
+    jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
+    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
+    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
+    digest = digest_of(file, config, asked.search_seed)
+    folder = asked.out or default_folder(file, digest, asked.runs_dir)
+    make_writable("--runs-dir", asked.runs_dir)
+    make_writable("--out", folder)
+    with (
+        contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study,
+        launchers.opened(asked.launcher, asked.runs_dir) as launcher,
+    ):
+        return run(Sweep(study, resolve, asked.runs_dir, run_cap), jobs, launcher)
 
 
 def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
@@ -220,14 +209,15 @@ def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
     return runs_dir / "sweeps" / f"{name}-{digest}"
 
 
-def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> Ended:
-    """Take part in a sweep until nothing is left to claim.
+def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> tuple[int, Line | None]:
+    """Take part in a sweep until nothing is left to claim; the program's exit code, and the best line.
 
     Args:
         parallel: runs at a time; None: as many as the launcher has room for, and one that waits there.
         launcher: where runs are; None: on this machine.
 
-    Its exit code is 0, 1 where a run has failed or none has a result, 128 + n after signal n.
+    Returns:
+        0, 1 where a run has failed or none has a result, 128 + n after signal n; None where no line has one.
     """
     with (
         RunQueue(parallel, launcher=launcher) as queue,
@@ -238,14 +228,14 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> Ended:
     if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
         print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
-        return Ended(128 + queue.caught, sweep.study.folder, None)
+        return 128 + queue.caught, None
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
     print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.study.folder}"]), flush=True)
     states = {trial.state for trial in results.trials}
     code = 1 if "failed" in states or not states & {"finished", "stopped"} else 0
-    return Ended(code, sweep.study.folder, next(iter(results.ranked()), None))
+    return code, next(iter(results.ranked()), None)
 
 
 def _train(sweep: Sweep, queue: RunQueue, view: RunsView) -> None:

@@ -185,6 +185,15 @@ def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
     return good
 
 
+def frames() -> Any:
+    """The module `pandas`; a ConfigError where it is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
+    return pandas
+
+
 def score(evaluation: Mapping[str, Any]) -> float:
     """The figure that evaluations are compared by: success, or the return where the task defines none."""
     success = evaluation.get("eval/success")

@@ -116,7 +116,7 @@ def run(tmp_path, monkeypatch):
             for seed in range(1, len(seeds) + 1)
         ]
         out = io.StringIO()
-        code = compare.compare(
+        code, _ = compare.compare(
             configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out=out
         )
         return code, out.getvalue()
