@@ -9,16 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 from unittest import mock
 
 import yaml
 
 from dtqn.settings import trust
 from dtqn.settings.config import Config, setting_of, spelled, wrong
-from dtqn.settings.layers import merge, nested
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
@@ -135,11 +134,10 @@ def train(
     file, folder, folders, resumed = (
         None if path is None else Path(path) for path in (config, run_dir, runs_dir, resume)
     )
-    given = _given(env, agent, settings)
     with trust.given(trust_code):
         began = None if resumed in (None, AUTO) else RunDir(resumed)
-        names = objects.named(objects.among(given), began)
-        given = merge(given, nested(names))
+        agent = agent if isinstance(agent, Mapping) else {"agent": agent}
+        given = _texts(agent, began) | _texts({"env": env} | settings, began)
         asked = plan(given, file, folder, folders, resumed, accept_changed_code)
         from dtqn.training.callbacks import Callbacks
 
@@ -181,35 +179,28 @@ def evaluate(
         return trained.evaluate_run(directory, episodes, seed, weights, epsilon)
 
 
-def compare(
-    agents: Mapping[str, Any] | Sequence[str] | str,
-    env: Any = None,
-    *,
-    seeds: int = 5,
-    trust_code: bool = False,
-    **more: Any,
-) -> Table:
-    """Compare agents on the same tasks and seeds: as the command `compare`, with its settings, checks and files.
+def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = False, **more: Any) -> Table:
+    """Compare agents on the same tasks and seeds: as the command `compare`, with its checks and files.
 
     Args:
         agents: by name, a preset, a file, or settings over the preset that their `agent` names; or the text
             of `--agents`.
-        env: as of `train`, or several names with commas between.
+        env: as of `train`, or the text of several names.
         more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
 
-    Runs are processes, but those of objects that no process finds: they are trained in this one, one after
-    the other. The same call goes on after an interruption.
+    Runs are processes; those of objects that no other process finds are trained in this one, one after the
+    other. The same call goes on after an interruption.
 
     Raises:
         ConfigError: a mistake, in the one line that the command prints. Nothing has been trained.
         KeyboardInterrupt: Ctrl-C, after saving.
     """
-    from dtqn.commands import experiments
+    from dtqn.commands.experiments import compared
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
-    table = _asked(experiments.compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
-    return cast("Table", table)
+    table: Table = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    return table
 
 
 def sweep(
@@ -218,61 +209,65 @@ def sweep(
     """Search settings as a sweep file says, or go on with it: as the command `sweep`.
 
     Args:
-        env, more: as of `compare`.
         trials: the option `--run-cap`, runs in all; None leaves it to the file.
+        env, trust_code, more: as of `compare`, whose errors there are too.
 
     Raises:
-        ConfigError, KeyboardInterrupt: as of `compare`.
         RuntimeError: no run has a result.
     """
-    from dtqn.commands import experiments
+    from dtqn.commands.experiments import swept
 
-    found = _asked(experiments.swept, {"file": file, "env": env, "run_cap": trials, **more}, trust_code)
+    found = _asked(swept, {"env": env, "run_cap": trials, **more}, trust_code, str(file))
     if found is None:
         raise RuntimeError("no configuration has a result")
     return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
 
 
-def _asked(command: Callable[[list[str]], tuple[int, Any]], given: dict[str, Any], trust_code: bool) -> Any:
-    """What comes of a command, which leaves no environment variable behind; a signal is raised."""
-    if given["env"] is None:
-        del given["env"]
-    file = [str(given.pop("file"))] if "file" in given else []
+def _asked(
+    command: Callable[[list[str]], tuple[int, Any]], given: Mapping[str, Any], trust_code: bool, *words: str
+) -> Any:
+    """What comes of a command that is typed so. It leaves no environment variable behind."""
+    switches = {name: x for name, x in given.items() if isinstance(x, bool | None) and not setting_of(name)}
+    texts = _texts({name: x for name, x in given.items() if name not in switches})
+    options = [f"--{name}={text}" for name, text in texts.items()]
     with trust.given(trust_code), mock.patch.dict(os.environ):
-        code, found = command([*file, *(f"--{text}" for text in _typed(given))])
+        code, found = command([*words, *options, *(f"--{name}" for name, x in switches.items() if x)])
     _interrupt(code)
     return found
 
 
 def _interrupt(code: int) -> None:
-    """Raise what has ended a run by this exit code, if it was a signal."""
+    """Raise the signal of an exit code, if there was one."""
     if code > 128:
         raise KeyboardInterrupt if code == 130 else SystemExit(code)
 
 
 def _agent(name: str, own: Any) -> str:
     """What stands for an agent in `--agents`: `gtrxl`, or `wide=gtrxl+network.width=128`."""
-    settings = {"agent": name} | (dict(own) if isinstance(own, Mapping) else {"agent": own})
-    text = "+".join([str(settings.pop("agent")), *_typed(settings)])
+    settings = {"agent": name} | _texts(own if isinstance(own, Mapping) else {"agent": own})
+    text = "+".join([settings.pop("agent"), *(f"{key}={value}" for key, value in settings.items())])
     return text if text == name else f"{name}={text}"
 
 
-def _typed(given: Mapping[str, Any], group: str = "") -> Iterator[str]:
-    """Options and settings as they are typed, `learner.n_step=3`, with objects named.
+def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "") -> dict[str, str]:
+    """Settings and options by dotted name, as they would be typed; None is no task and no agent.
 
-    So what is given from Python is read, checked and told as what is typed. None or False asks for no option.
+    Args:
+        began: a run that has names for objects already.
     """
+    found: dict[str, str] = {}
     for key, value in given.items():
         name = spelled(f"{group}{key}")
-        setting = setting_of(name)
-        if isinstance(value, Mapping) and setting in (None, name):
-            yield from _typed(value, f"{name}.")
-        elif setting is None and "." not in name and isinstance(value, bool | None):
-            yield from [name] if value else []
+        is_own = setting_of(name) not in (None, name)  # a name of the user's own, in a mapping
+        if value is None and name in ("env", "agent"):
+            continue
+        if isinstance(value, Mapping) and not is_own:
+            found |= _texts(value, began, f"{name}.")
         elif name in objects.SETTINGS and not isinstance(value, str):
-            yield f"{name}={objects.named({name: value})[name]}"
+            found |= objects.named({name: value}, began)
         else:
-            yield f"{name}={_text(value) if setting in (None, name) else _yaml(name, value)}"
+            found[name] = _yaml(name, value) if is_own else _text(value)
+    return found
 
 
 def _text(value: Any) -> str:
@@ -282,18 +277,7 @@ def _text(value: Any) -> str:
 
 
 def _yaml(name: str, value: Any) -> str:
-    """A value in a mapping of the user's own."""
     if not is_plain(value):
         right = "must be a finite number, text, true, false, None, or a list or mapping of these"
         raise wrong(name, repr(value), right)
     return yaml.safe_dump([value], default_flow_style=True, width=math.inf).strip()[1:-1]
-
-
-def _given(env: Any, agent: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]) -> Any:
-    """All that the caller asks for, by group."""
-    below = dict(agent) if isinstance(agent, Mapping) else {"agent": agent}
-    own = {"env": env, "agent": below.pop("agent", None)}
-    named = {
-        name: str(value) if name == "agent" else value for name, value in own.items() if value is not None
-    }
-    return merge(merge(nested(below), nested(settings)), named)

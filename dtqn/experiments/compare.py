@@ -45,11 +45,8 @@ def asked(
     """The comparison that is asked for, by a command line or from Python; what `compare` returns.
 
     Args:
-        given: what the command line's parser has read: its options, and settings of all runs.
+        given: what the parser has read: options, and settings of all runs.
         command: what was typed.
-
-    Raises:
-        ConfigError: before anything is trained, where an option or a setting is wrong.
     """
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
@@ -74,7 +71,9 @@ def asked(
     configs = plan(list(agents.values()), range(first, first + seeds), file, given, suite, here)
     search = search if search is None else search.settled(own, configs)
     only_here = next(filter(objects.kept, configs), configs[0])
-    launchers.check_here(only_here, places, jobs)
+    objects.settled(only_here, places.name, jobs)
+    if line := objects.told(only_here):
+        print(line, flush=True)
     told = {name: value for name, value in given.items() if name != "env"}
     if file is not None:
         told = {"config": str(file)} | told

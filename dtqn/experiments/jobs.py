@@ -46,11 +46,8 @@ _PATIENCE_SECONDS = 60.0
 
 
 def fitting(config: Config) -> int:
-    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU.
-
-    Those of objects that no other process finds run in this one, one after the other.
-    """
-    if objects.kept(config):
+    """Trainings at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
+    if objects.kept(config):  # they run in this process
         return 1
     cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
     gpus = [] if config.device == "cpu" else visible_gpus()

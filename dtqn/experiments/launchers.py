@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from dtqn.experiments.launcher import Launcher
 from dtqn.experiments.local_launcher import LocalLauncher
-from dtqn.settings.config import Config, ConfigError, wrong
-from dtqn.training import objects
+from dtqn.settings.config import ConfigError, wrong
 from envs.errors import meant
 
 _NAMES = ("local", "ray", "slurm")
@@ -53,17 +52,6 @@ class Asked(NamedTuple):
     @property
     def is_local(self) -> bool:
         return self.name == "local"
-
-
-def check_here(config: Config, asked: Asked, jobs: int | None) -> None:
-    """Say where runs are trained of objects that no other process finds.
-
-    Raises:
-        ConfigError: they are asked for elsewhere, or several at a time.
-    """
-    objects.check_here(config, {"--launcher": (asked.name, "local"), "--jobs": (jobs, 1)})
-    if line := objects.told(config, "its runs are trained here, one after the other"):
-        print(line, flush=True)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,6 @@ class Thread:
     where: str | None = ""
 
     def __init__(self, command: Command) -> None:
-        """Begin or go on; the output is added to the log."""
         from dtqn.training.callbacks import Callbacks  # only here, as it imports torch
 
         self._callbacks, self._code = Callbacks(), 1
@@ -91,9 +90,8 @@ class Thread:
     def end(self) -> None:
         self._callbacks.stops = True
 
-    def kill(self) -> None:
-        """Let it save and end all the same: a thread cannot be ended."""
-        self.end()
+    kill = end
+    """It saves all the same: a thread cannot be ended."""
 
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -156,7 +156,8 @@ def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
     resolve = functools.partial(_resolved, file, asked)
     config = check(file, resolve)  # before anything is there
-    launchers.check_here(config, asked.launcher, asked.jobs)
+    if line := objects.told(config):
+        print(line, flush=True)
     jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
@@ -176,7 +177,8 @@ def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> C
 
     choice = Layer(str(file.path), nested(parameters))
     config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
-    config = objects.settled(config).settled(free_cores=1)  # jobs fill the others
+    config = objects.settled(config, asked.launcher.name, asked.jobs)
+    config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
     preflight.check(config, asked.launcher.is_local)
     return config

@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtqn.settings.config import Config, value_of, wrong
-from dtqn.settings.layers import setting_in
 from dtqn.training.directory import RunDir
 from envs import this_process
 from envs.adapters import foreign
 
 SETTINGS = ("env", "network.core", "network.encoder")
 """Those that may be objects."""
-
-
-def among(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects in nested settings, by setting."""
-    found = {name: setting_in(settings, name) for name in SETTINGS}
-    return {name: thing for name, thing in found.items() if thing is not None and not isinstance(thing, str)}
 
 
 def named(objects: Mapping[str, Any], directory: RunDir | None = None) -> dict[str, str]:
@@ -52,33 +45,25 @@ def kept(config: Config) -> dict[str, str]:
     return {setting: name for setting, name in names.items() if this_process.holds(name)}
 
 
-def told(config: Config, then: str) -> str:
+def told(config: Config, then: str = "its runs are trained here, one after the other") -> str:
     """One line about a run that has such objects, which ends in what comes of it; empty for any other."""
     held = [f"{setting} is {name}" for setting, name in kept(config).items()]
     return f"{', '.join(held)}, found in this process alone; {then}" if held else ""
 
 
-def check_here(config: Config, asked: Mapping[str, tuple[Any, Any]]) -> None:
-    """Refuse to look elsewhere for objects that no other process finds.
-
-    Args:
-        asked: by setting or option, what was asked for and what stays in this process.
-
-    Raises:
-        ConfigError: one of them would not.
-    """
-    for name, (value, right) in asked.items():
-        if value not in (None, "auto", right) and (held := kept(config)):
-            found = next(iter(held.values()))
-            raise wrong(name, value, f"other processes do not find {found}; put it in a file, or try {right}")
-
-
-def settled(config: Config) -> Config:
+def settled(config: Config, launcher: str = "local", jobs: int | None = None) -> Config:
     """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: its copies are to be stepped elsewhere, or its evaluations played there.
+        ConfigError: its copies are to be stepped elsewhere, its evaluations played there, or runs like it
+            trained there.
     """
-    asked = {"actor.pool": config.actor.pool, "evaluator": config.evaluator}
-    check_here(config, {name: (value, "inline") for name, value in asked.items()})
-    return config.model_copy(update={"evaluator": "inline"}) if kept(config) else config
+    if not (held := kept(config)):
+        return config
+    stay = {"actor.pool": (config.actor.pool, "inline"), "evaluator": (config.evaluator, "inline")}
+    stay |= {"--launcher": (launcher, "local"), "--jobs": (jobs, 1)}
+    for name, (value, right) in stay.items():
+        if value not in (None, "auto", right):
+            why = f"other processes do not find {next(iter(held.values()))}"
+            raise wrong(name, value, f"{why}; put it in a file, or try {right}")
+    return config.model_copy(update={"evaluator": "inline"})
