@@ -80,21 +80,18 @@ class Run:
         Raises:
             ConfigError: pandas is not installed.
         """
-        from dtqn.training.metrics import frames
+        from dtqn.training.metrics import frame
 
-        return frames().DataFrame(self.metrics).set_index("env_steps")
+        return frame(self.metrics).set_index("env_steps")
 
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """What a sweep has found."""
+    """What a sweep has found: values by setting, as `train` takes them, their mean score and first run."""
 
     settings: Mapping[str, Any]
-    """The best values of what was searched but the seed, by dotted name, as `train` takes them."""
     score: float
-    """The sweep's metric, its mean over the runs that differ in nothing but their seed."""
     run_dir: Path
-    """The first of these runs."""
 
 
 def train(
@@ -183,17 +180,12 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
     """Compare agents on the same tasks and seeds: as the command `compare`, with its checks and files.
 
     Args:
-        agents: by name, a preset, a file, or settings over the preset that their `agent` names; or the text
+        agents: by name, a preset, a file, or settings over the preset that their `agent` names; or text as
             of `--agents`.
-        env: as of `train`, or the text of several names.
         more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
 
-    Runs are processes; those of objects that no other process finds are trained in this one, one after the
-    other. The same call goes on after an interruption.
-
-    Raises:
-        ConfigError: a mistake, in the one line that the command prints. Nothing has been trained.
-        KeyboardInterrupt: Ctrl-C, after saving.
+    Runs of objects that no other process finds are trained in this one, one after the other. The same call
+    goes on after an interruption. Errors are those of `train`.
     """
     from dtqn.commands.experiments import compared
 
@@ -206,11 +198,10 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
 def sweep(
     file: str | Path, env: Any = None, *, trials: int | None = None, trust_code: bool = False, **more: Any
 ) -> Best:
-    """Search settings as a sweep file says, or go on with it: as the command `sweep`.
+    """Search settings as a sweep file says, or go on with it: as the command `sweep`; the rest as of `compare`.
 
     Args:
-        trials: the option `--run-cap`, runs in all; None leaves it to the file.
-        env, trust_code, more: as of `compare`, whose errors there are too.
+        trials: runs in all, the option `--run-cap`; None leaves it to the file.
 
     Raises:
         RuntimeError: no run has a result.
@@ -250,11 +241,7 @@ def _agent(name: str, own: Any) -> str:
 
 
 def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "") -> dict[str, str]:
-    """Settings and options by dotted name, as they would be typed; None is no task and no agent.
-
-    Args:
-        began: a run that has names for objects already.
-    """
+    """Settings and options by dotted name, as they would be typed; `began` has names for objects already."""
     found: dict[str, str] = {}
     for key, value in given.items():
         name = spelled(f"{group}{key}")

@@ -106,6 +106,7 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleName
     yield SimpleNamespace(**scope)
     vars(this_process._module).clear()
     vars(this_process._module).update(kept)
+    this_process._made.clear()
 
 
 def train(*arguments: Any, **settings: Any) -> dtqn.Run:

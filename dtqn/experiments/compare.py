@@ -42,12 +42,7 @@ from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row,
 def asked(
     given: dict[str, Any], places: launchers.Asked, command: str
 ) -> tuple[int, comparison_table.Table | None]:
-    """The comparison that is asked for, by a command line or from Python; what `compare` returns.
-
-    Args:
-        given: what the parser has read: options, and settings of all runs.
-        command: what was typed.
-    """
+    """The comparison that options and settings ask for, as the command's parser reads them."""
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
@@ -101,11 +96,7 @@ def asked(
 
 
 def _suite(given: dict[str, Any], share: float) -> Suite | None:
-    """The suite that is compared on, if any; its options are taken out of `given`.
-
-    Args:
-        share: of the suite's budgets.
-    """
+    """The suite that is compared on, if any, at a share of its budgets; its options are taken out of `given`."""
     name, tasks = given.pop("suite"), given.pop("tasks")
     if name is None:
         if share != 1:
@@ -256,15 +247,14 @@ def compare(
         runs_dir: where runs are found by their settings.
         folder: where the table and the curves go.
         baseline: the agent that the others are compared with.
-        given: the settings that were given for all runs, to be told with the table.
-        own_agents: files and variants as they were given, to be told with the table.
+        given, own_agents, command: settings of all runs, files and variants of agents, and the whole, as they
+            were typed, to be told with the table.
         suite: what the tasks are of, for their scores, its notes and its pictures.
         records: the file where finished runs are found too, and leave their records; None: nowhere.
         records_only: train nothing; the table is of what has finished.
         launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
         search: the runs are those of an equal search, which gets two more files.
-        command: what was typed, to be told with the table.
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n

@@ -16,7 +16,7 @@ from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, jud
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import columns, number
-from dtqn.training.metrics import Row, frames, is_evaluation
+from dtqn.training.metrics import Row, frame, is_evaluation
 
 ALL_TASKS = "all tasks"
 _NEVER = float("inf")
@@ -428,7 +428,7 @@ class Table(NamedTuple):
 
     def to_pandas(self) -> Any:
         """The rows as a `pandas.DataFrame`, an interval's ends as `iqm.low`; a ConfigError without pandas."""
-        return frames().json_normalize(self.rows)
+        return frame(self.rows)
 
 
 def to_text(table: Table) -> str:

@@ -122,10 +122,7 @@ def _of_the_driver() -> list[str]:
 
 
 class LocalLauncher(Launcher):
-    """Processes, but for trainings of objects that only this process has.
-
-    Of several GPUs a training sees the one with the fewest trainings; alone it would take the first.
-    """
+    """Of several GPUs a training sees the one with the fewest trainings; alone it would take the first."""
 
     def __init__(self) -> None:
         self._on: list[tuple[str, Process]] = []
@@ -134,7 +131,7 @@ class LocalLauncher(Launcher):
         return [self._started(command, config) for command, config in works]
 
     def _started(self, command: Command, config: Config) -> Process | Thread:
-        if objects.kept(config):
+        if objects.kept(config):  # no other process would find them
             return Thread(command)
         gpus = [] if config.device == "cpu" else visible_gpus()
         if len(gpus) < 2:

@@ -185,13 +185,13 @@ def _checked(path: Path, rows: list[Row | None]) -> list[Row]:
     return good
 
 
-def frames() -> Any:
-    """The module `pandas`; a ConfigError where it is not installed."""
+def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """The rows as a `pandas.DataFrame`; a ConfigError where pandas is not installed."""
     try:
-        import pandas
+        from pandas import json_normalize
     except ImportError:
         raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
-    return pandas
+    return json_normalize(rows)
 
 
 def score(evaluation: Mapping[str, Any]) -> float:
