@@ -191,14 +191,16 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
-    table: Table = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
-    return table
+    folder = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    from dtqn.experiments.comparison_table import read
+
+    return read(folder / "table.json")
 
 
 def sweep(
     file: str | Path, env: Any = None, *, trials: int | None = None, trust_code: bool = False, **more: Any
 ) -> Best:
-    """Search settings as a sweep file says, or go on with it: as the command `sweep`; the rest as of `compare`.
+    """Search settings as a sweep file says, or go on with it, as the command `sweep`; else as `compare`.
 
     Args:
         trials: runs in all, the option `--run-cap`; None leaves it to the file.

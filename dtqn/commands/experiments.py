@@ -16,7 +16,6 @@ from dtqn.settings.config import wrong
 from dtqn.settings.record_files import SUFFIX
 
 if TYPE_CHECKING:
-    from dtqn.experiments.comparison_table import Table
     from dtqn.experiments.launchers import Asked
     from dtqn.experiments.sweep_results import Line
 
@@ -36,8 +35,8 @@ def compare(arguments: Sequence[str]) -> int:
     return compared(arguments)[0]
 
 
-def compared(arguments: Sequence[str]) -> tuple[int, Table | None]:
-    """What comes of such arguments, as of `dtqn.experiments.compare.compare`."""
+def compared(arguments: Sequence[str]) -> tuple[int, Path]:
+    """The program's exit code, and the folder of the table."""
     given = _compare_parser(arguments).read()
     places = _launcher(given)
     from dtqn.experiments import compare
@@ -94,7 +93,7 @@ def sweep(arguments: Sequence[str]) -> int:
 
 
 def swept(arguments: Sequence[str]) -> tuple[int, Line | None]:
-    """What comes of such arguments, as of `dtqn.experiments.sweep.run`."""
+    """The program's exit code, and the best line of the leaderboard, if there is one."""
     description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
     parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
     own = parser.add_argument_group("sweep")

@@ -39,10 +39,8 @@ from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
 
 
-def asked(
-    given: dict[str, Any], places: launchers.Asked, command: str
-) -> tuple[int, comparison_table.Table | None]:
-    """The comparison that options and settings ask for, as the command's parser reads them."""
+def asked(given: dict[str, Any], places: launchers.Asked, command: str) -> tuple[int, Path]:
+    """What comes of the options and settings that the command's parser has read; exit code and folder."""
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
@@ -77,7 +75,7 @@ def asked(
     if jobs is None and places.is_local:
         jobs = fitting(only_here)
     with launchers.opened(places, runs_dir) as launcher:
-        return compare(
+        code = compare(
             configs,
             jobs,
             runs_dir,
@@ -93,10 +91,11 @@ def asked(
             search=search,
             command=command,
         )
+    return code, out
 
 
 def _suite(given: dict[str, Any], share: float) -> Suite | None:
-    """The suite that is compared on, if any, at a share of its budgets; its options are taken out of `given`."""
+    """The suite that is compared on, if any, at this share of its budgets; it takes its options."""
     name, tasks = given.pop("suite"), given.pop("tasks")
     if name is None:
         if share != 1:
@@ -239,8 +238,8 @@ def compare(
     metrics: Sequence[str] = (),
     search: Search | None = None,
     command: str = "",
-) -> tuple[int, comparison_table.Table | None]:
-    """Train what has not finished and write the comparison; the program's exit code, and the table.
+) -> int:
+    """Train what has not finished and write the comparison; the program's exit code.
 
     Args:
         parallel: trainings at a time; None: as many as the launcher has room for.
@@ -258,7 +257,7 @@ def compare(
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
-        after signal n, when there is no table.
+        after signal n.
 
     Raises:
         ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
@@ -273,7 +272,7 @@ def compare(
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
-        return 128 + caught, None
+        return 128 + caught
     floors = chance_level.measured(
         configs, folder / "random.json", lambda line: print(line, file=out, flush=True)
     )
@@ -303,7 +302,7 @@ def compare(
     print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
-    return int(bool(shelf.unwritten) or any(outcome.state == "failed" for outcome in outcomes)), table
+    return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
 def _table(

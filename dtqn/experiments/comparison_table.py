@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -458,6 +459,17 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     header, *cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *cells]
     return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def read(file: Path) -> Table:
+    """The table that `to_json` was written of."""
+
+    def estimated(line: Figures) -> Figures:
+        return line | {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
+
+    content = json.loads(file.read_text(encoding="utf-8"))
+    others = (content[name] for name in ("baseline", "under", "notes", "above"))
+    return Table(list(map(estimated, content["table"])), *others)
 
 
 def to_json(table: Table, runs: Sequence[Figures]) -> str:

@@ -144,7 +144,7 @@ class Asked(NamedTuple):
 
 
 def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
-    """Run the sweep of a file, or go on with it; what `run` returns.
+    """Run the sweep of a file, or go on with it; the program's exit code, and the best line of the board.
 
     Raises:
         ConfigError: before anything is there, where the file or the settings are wrong.
@@ -169,7 +169,8 @@ def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
         contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study,
         launchers.opened(asked.launcher, asked.runs_dir) as launcher,
     ):
-        return run(Sweep(study, resolve, asked.runs_dir, run_cap), jobs, launcher)
+        sweep = Sweep(study, resolve, asked.runs_dir, run_cap)
+        return run(sweep, jobs, launcher), next(iter(sweep.results().ranked()), None)
 
 
 def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
@@ -211,15 +212,15 @@ def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
     return runs_dir / "sweeps" / f"{name}-{digest}"
 
 
-def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> tuple[int, Line | None]:
-    """Take part in a sweep until nothing is left to claim; the program's exit code, and the best line.
+def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
+    """Take part in a sweep until nothing is left to claim; the program's exit code.
 
     Args:
         parallel: runs at a time; None: as many as the launcher has room for, and one that waits there.
         launcher: where runs are; None: on this machine.
 
     Returns:
-        0, 1 where a run has failed or none has a result, 128 + n after signal n; None where no line has one.
+        0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     with (
         RunQueue(parallel, launcher=launcher) as queue,
@@ -230,14 +231,13 @@ def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> tuple[
     if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
         print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
-        return 128 + queue.caught, None
+        return 128 + queue.caught
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
     print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.study.folder}"]), flush=True)
     states = {trial.state for trial in results.trials}
-    code = 1 if "failed" in states or not states & {"finished", "stopped"} else 0
-    return code, next(iter(results.ranked()), None)
+    return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
 
 
 def _train(sweep: Sweep, queue: RunQueue, view: RunsView) -> None:

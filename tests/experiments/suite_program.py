@@ -87,7 +87,7 @@ def run(tmp_path, monkeypatch):
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records": tmp_path / "records.jsonl" if records else None}
-        code, _ = compare.compare(
+        code = compare.compare(
             configs, parallel, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
         )
         return code, out.getvalue()
