@@ -254,15 +254,12 @@ def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "
             found |= _texts(value, began, f"{name}.")
         elif name in objects.SETTINGS and not isinstance(value, str):
             found |= objects.named({name: value}, began)
+        elif is_own:
+            found[name] = _yaml(name, value)
         else:
-            found[name] = _yaml(name, value) if is_own else _text(value)
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            found[name] = text.lower() if isinstance(value, bool | None) else text
     return found
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(map(_text, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _yaml(name: str, value: Any) -> str:

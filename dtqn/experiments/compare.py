@@ -67,31 +67,15 @@ def asked(given: dict[str, Any], places: launchers.Asked, command: str) -> tuple
     objects.settled(only_here, places.name, jobs)
     if line := objects.told(only_here):
         print(line, flush=True)
-    told = {name: value for name, value in given.items() if name != "env"}
-    if file is not None:
-        told = {"config": str(file)} | told
+    told = {} if file is None else {"config": str(file)}
+    told |= {name: value for name, value in given.items() if name != "env"}
     os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the trainings tell W&B
     out = out or default_folder(configs, runs_dir, suite)
-    if jobs is None and places.is_local:
-        jobs = fitting(only_here)
-    with launchers.opened(places, runs_dir) as launcher:
-        code = compare(
-            configs,
-            jobs,
-            runs_dir,
-            out,
-            baseline,
-            told,
-            own_agents,
-            suite=suite,
-            records=records,
-            records_only=records_only,
-            launcher=launcher,
-            metrics=metrics,
-            search=search,
-            command=command,
-        )
-    return code, out
+    jobs = jobs or (fitting(only_here) if places.is_local else None)
+    more: dict[str, Any] = {"suite": suite, "records": records, "records_only": records_only}
+    more |= {"metrics": metrics, "search": search, "command": command}
+    with launchers.opened(places, runs_dir) as more["launcher"]:
+        return compare(configs, jobs, runs_dir, out, baseline, told, own_agents, **more), out
 
 
 def _suite(given: dict[str, Any], share: float) -> Suite | None:

@@ -463,13 +463,10 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def read(file: Path) -> Table:
     """The table that `to_json` was written of."""
-
-    def estimated(line: Figures) -> Figures:
-        return line | {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
-
     content = json.loads(file.read_text(encoding="utf-8"))
-    others = (content[name] for name in ("baseline", "under", "notes", "above"))
-    return Table(list(map(estimated, content["table"])), *others)
+    for line in content["table"]:
+        line |= {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
+    return Table(*(content[name] for name in ("table", "baseline", "under", "notes", "above")))
 
 
 def to_json(table: Table, runs: Sequence[Figures]) -> str:

@@ -9,15 +9,15 @@ import re
 import signal
 import subprocess
 import threading
-import traceback
 from collections.abc import Sequence
 
 from dtqn.experiments.launcher import Command, Launcher
 from dtqn.settings import trust
-from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
 from dtqn.training import objects
 from dtqn.training.plan import plan
+from envs.entry_points import located
 from envs.errors import ANY_FAULT
 
 
@@ -79,10 +79,8 @@ class Thread:
         with command.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
             try:
                 self._code = plan({}, resume=command.directory).train(log, self._callbacks)
-            except ConfigError as error:
-                print(f"error: {error}", file=log)
-            except ANY_FAULT:
-                traceback.print_exc(file=log)
+            except ANY_FAULT as error:
+                print(f"error: {located(error)}", file=log)
 
     def poll(self) -> int | None:
         return None if self._thread.is_alive() else self._code
