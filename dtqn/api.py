@@ -7,7 +7,6 @@ run.policy.act(observation)
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,11 +74,7 @@ class Run:
         return self._policy
 
     def to_pandas(self) -> Any:
-        """The metrics as a `pandas.DataFrame`, a row each, with `env_steps` as its index.
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
+        """The metrics as a `pandas.DataFrame` by `env_steps`; a ConfigError where pandas is not installed."""
         from dtqn.training.metrics import frame
 
         return frame(self.metrics).set_index("env_steps")
@@ -180,33 +175,27 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
     """Compare agents on the same tasks and seeds: as the command `compare`, with its checks and files.
 
     Args:
-        agents: by name, a preset, a file, or settings over the preset that their `agent` names; or text as
-            of `--agents`.
+        agents: by name, a preset, a file, or settings over the preset of their `agent`; or as `--agents`.
         more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
 
     Runs of objects that no other process finds are trained in this one, one after the other. The same call
     goes on after an interruption. Errors are those of `train`.
     """
     from dtqn.commands.experiments import compared
+    from dtqn.experiments import comparison_table
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
     folder = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
-    from dtqn.experiments.comparison_table import read
-
-    return read(folder / "table.json")
+    return comparison_table.read(folder / "table.json")
 
 
 def sweep(
     file: str | Path, env: Any = None, *, trials: int | None = None, trust_code: bool = False, **more: Any
 ) -> Best:
-    """Search settings as a sweep file says, or go on with it, as the command `sweep`; else as `compare`.
+    """Search settings as a sweep file says, or go on with it: as the command `sweep`, the rest as `compare`.
 
-    Args:
-        trials: runs in all, the option `--run-cap`; None leaves it to the file.
-
-    Raises:
-        RuntimeError: no run has a result.
+    `trials` is `--run-cap`, runs in all. Where none has a result, a RuntimeError says so.
     """
     from dtqn.commands.experiments import swept
 
@@ -266,4 +255,4 @@ def _yaml(name: str, value: Any) -> str:
     if not is_plain(value):
         right = "must be a finite number, text, true, false, None, or a list or mapping of these"
         raise wrong(name, value, right)
-    return yaml.safe_dump([value], default_flow_style=True, width=math.inf).strip()[1:-1]
+    return yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]

@@ -76,11 +76,7 @@ def content(name: str) -> bytes:
 
 
 def _made_of(thing: Any, seen: list[Any]) -> object:
-    """Code and values, without lines, of which a lambda's has more than itself.
-
-    Args:
-        seen: classes and functions that it is a part of or that came before, the kept one first.
-    """
+    """Code and values, without lines: a lambda's has more than itself. `seen` begins with the kept object."""
     thing = getattr(thing, "fget", getattr(thing, "__func__", thing))  # of a property, or a static method
     parts: Iterable[Any]
     if isinstance(thing, type | FunctionType):
@@ -89,8 +85,7 @@ def _made_of(thing: Any, seen: list[Any]) -> object:
         seen.append(thing)
     match thing:
         case type():
-            own = {name: part for name, part in vars(thing).items() if name not in _OF_PYTHON}
-            parts = (*thing.__bases__, own)
+            parts = (*thing.__bases__, {k: x for k, x in vars(thing).items() if k not in _OF_PYTHON})
         case FunctionType():
             parts = (thing.__code__, thing.__defaults__, *inspect.getclosurevars(thing)[:2])
         case functools.partial():

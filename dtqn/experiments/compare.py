@@ -44,9 +44,9 @@ def asked(given: dict[str, Any], places: launchers.Asked, command: str) -> tuple
     names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
     file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
     share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
-    searched, *more = given.pop("search") or [None]
-    if more:
-        raise wrong("--search", more[0], "it is there twice; search one setting at a time")
+    searched, *twice = given.pop("search") or [None]
+    if twice:
+        raise wrong("--search", twice[0], "it is there twice; search one setting at a time")
     suite, records = _suite(given, share), given.pop("records")
     if suite is not None and records is None and share == 1 and RECORDS.is_dir():
         records = RECORDS / f"{suite.name}{SUFFIX}"
@@ -74,8 +74,9 @@ def asked(given: dict[str, Any], places: launchers.Asked, command: str) -> tuple
     jobs = jobs or (fitting(only_here) if places.is_local else None)
     more: dict[str, Any] = {"suite": suite, "records": records, "records_only": records_only}
     more |= {"metrics": metrics, "search": search, "command": command}
-    with launchers.opened(places, runs_dir) as more["launcher"]:
-        return compare(configs, jobs, runs_dir, out, baseline, told, own_agents, **more), out
+    with launchers.opened(places, runs_dir) as place:
+        code = compare(configs, jobs, runs_dir, out, baseline, told, own_agents, launcher=place, **more)
+    return code, out
 
 
 def _suite(given: dict[str, Any], share: float) -> Suite | None:

@@ -55,8 +55,7 @@ def settled(config: Config, launcher: str = "local", jobs: int | None = None) ->
     """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: its copies are to be stepped elsewhere, its evaluations played there, or runs like it
-            trained there.
+        ConfigError: its copies are to be stepped, its evaluations played or such runs trained elsewhere.
     """
     if not (held := kept(config)):
         return config
