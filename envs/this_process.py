@@ -19,8 +19,7 @@ from typing import Any, Final
 MODULE: Final = "this_process"
 _PREFIX: Final = f"{MODULE}:"
 _OF_PYTHON = {"__firstlineno__", "__static_attributes__", "__dict__", "__weakref__", "_abc_impl"}
-_made: dict[str, str] = {}
-"""By name, what the object was made of when it was given."""
+_made: dict[str, str] = {}  # by name, what the object was made of when it was given
 _module = sys.modules.setdefault(MODULE, ModuleType(MODULE))
 
 

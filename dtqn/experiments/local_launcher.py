@@ -88,8 +88,7 @@ class Thread:
     def end(self) -> None:
         self._callbacks.stops = True
 
-    kill = end
-    """It saves all the same: a thread cannot be ended."""
+    kill = end  # it saves all the same: a thread cannot be ended
 
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -59,9 +59,9 @@ def settled(config: Config, launcher: str = "local", jobs: int | None = None) ->
     """
     if not (held := kept(config)):
         return config
-    stay = {"actor.pool": (config.actor.pool, "inline"), "evaluator": (config.evaluator, "inline")}
-    stay |= {"--launcher": (launcher, "local"), "--jobs": (jobs, 1)}
-    for name, (value, right) in stay.items():
+    asked: dict[str, Any] = {"actor.pool": config.actor.pool, "evaluator": config.evaluator}
+    asked |= {"--launcher": launcher, "--jobs": jobs}
+    for (name, value), right in zip(asked.items(), ("inline", "inline", "local", 1), strict=True):
         if value not in (None, "auto", right):
             why = f"other processes do not find {next(iter(held.values()))}"
             raise wrong(name, value, f"{why}; put it in a file, or try {right}")
