@@ -1,6 +1,7 @@
 """Off-policy Q-learning for memory agents: networks, losses, learner, actors, evaluation, run loop.
 
 `dtqn.train` trains an agent, `dtqn.evaluate` evaluates it and `dtqn.load(run_dir)` gives its policy.
+`dtqn.compare` compares agents, and `dtqn.sweep` searches their settings.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ from typing import Any
 __version__ = "0.1.0"
 _FROM = {
     "ConfigError": "dtqn.settings.config",
-    "Run": "dtqn.api",
-    "evaluate": "dtqn.api",
     "load": "dtqn.policy",
-    "train": "dtqn.api",
+    **dict.fromkeys(("Best", "Run", "compare", "evaluate", "sweep", "train"), "dtqn.api"),
 }
-__all__ = ["ConfigError", "Run", "__version__", "evaluate", "load", "train"]
+__all__ = ["Best", "ConfigError", "Run", "__version__", "compare", "evaluate", "load", "sweep", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Runs from Python: `dtqn.train`, `dtqn.evaluate` and what they hand back. The commands call these too.
+"""Runs from Python: `train`, `evaluate`, `compare`, `sweep` and what they hand back, as of the commands.
 
 run = dtqn.train("CartPole-v1", agent="gtrxl", total_env_steps=50_000, task={"hide": "1,3"})
 run.policy.act(observation)
@@ -6,20 +6,26 @@ run.policy.act(observation)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+from unittest import mock
+
+import yaml
 
 from dtqn.settings import trust
-from dtqn.settings.config import Config, ConfigError
-from dtqn.settings.layers import merge, nested
+from dtqn.settings.config import Config, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
 from dtqn.training.plan import AUTO, plan
+from envs.options import is_plain
 
 if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
+    from dtqn.experiments.comparison_table import Table
     from dtqn.policy import Policy
     from dtqn.training.metrics import Row
 
@@ -68,16 +74,19 @@ class Run:
         return self._policy
 
     def to_pandas(self) -> Any:
-        """The metrics as a `pandas.DataFrame`, a row each, with `env_steps` as its index.
+        """The metrics as a `pandas.DataFrame` by `env_steps`; a ConfigError where pandas is not installed."""
+        from dtqn.training.metrics import frame
 
-        Raises:
-            ConfigError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError:
-            raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
-        return pandas.DataFrame(self.metrics).set_index("env_steps")
+        return frame(self.metrics).set_index("env_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """What a sweep has found: values by setting, as `train` takes them, their mean score and first run."""
+
+    settings: Mapping[str, Any]
+    score: float
+    run_dir: Path
 
 
 def train(
@@ -117,24 +126,23 @@ def train(
     file, folder, folders, resumed = (
         None if path is None else Path(path) for path in (config, run_dir, runs_dir, resume)
     )
-    given = _given(env, agent, settings)
     with trust.given(trust_code):
         began = None if resumed in (None, AUTO) else RunDir(resumed)
-        names = objects.named(objects.among(given), began)
-        given = merge(given, nested(names))
+        agent = agent if isinstance(agent, Mapping) else {"agent": agent}
+        given = _texts(agent, began) | _texts({"env": env} | settings, began)
         asked = plan(given, file, folder, folders, resumed, accept_changed_code)
         from dtqn.training.callbacks import Callbacks
 
         run = Run(asked.directory.path)
         told = Callbacks(callbacks, run)
-        if line := objects.told(asked.config, asked.directory):
+        go_on = f"to go on: dtqn.train(resume={str(asked.directory.path)!r}, ...) with it"
+        if line := objects.told(asked.config, go_on):
             print(line, file=out, flush=True)
         code = asked._replace(config=objects.settled(asked.config)).train(out, told)
     run._policy = None  # a callback may have read an earlier one
     if told.error is not None:
         raise told.error
-    if code > 128:
-        raise KeyboardInterrupt if code == 130 else SystemExit(code)
+    _interrupt(code)
     return run
 
 
@@ -163,11 +171,88 @@ def evaluate(
         return trained.evaluate_run(directory, episodes, seed, weights, epsilon)
 
 
-def _given(env: Any, agent: str | Path | Mapping[str, Any] | None, settings: Mapping[str, Any]) -> Any:
-    """All that the caller asks for, by group."""
-    below = dict(agent) if isinstance(agent, Mapping) else {"agent": agent}
-    own = {"env": env, "agent": below.pop("agent", None)}
-    named = {
-        name: str(value) if name == "agent" else value for name, value in own.items() if value is not None
-    }
-    return merge(merge(nested(below), nested(settings)), named)
+def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = False, **more: Any) -> Table:
+    """Compare agents on the same tasks and seeds: as the command `compare`, with its checks and files.
+
+    Args:
+        agents: by name, a preset, a file, or settings over the preset of their `agent`; or as `--agents`.
+        more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
+
+    Runs of objects that no other process finds are trained in this one, one after the other. The same call
+    goes on after an interruption. Errors are those of `train`.
+    """
+    from dtqn.commands.experiments import compared
+    from dtqn.experiments import comparison_table
+
+    if isinstance(agents, Mapping):
+        agents = [_agent(name, own) for name, own in agents.items()]
+    folder = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    return comparison_table.read(folder / "table.json")
+
+
+def sweep(
+    file: str | Path, env: Any = None, *, trials: int | None = None, trust_code: bool = False, **more: Any
+) -> Best:
+    """Search settings as a sweep file says, or go on with it: as the command `sweep`, the rest as `compare`.
+
+    `trials` is `--run-cap`, runs in all. Where none has a result, a RuntimeError says so.
+    """
+    from dtqn.commands.experiments import swept
+
+    found = _asked(swept, {"env": env, "run_cap": trials, **more}, trust_code, str(file))
+    if found is None:
+        raise RuntimeError("no configuration has a result")
+    return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
+
+
+def _asked(
+    command: Callable[[list[str]], tuple[int, Any]], given: Mapping[str, Any], trust_code: bool, *words: str
+) -> Any:
+    """What comes of a command that is typed so. It leaves no environment variable behind."""
+    switches = {name: x for name, x in given.items() if isinstance(x, bool | None) and not setting_of(name)}
+    texts = _texts({name: x for name, x in given.items() if name not in switches})
+    options = [f"--{name}={text}" for name, text in texts.items()]
+    with trust.given(trust_code), mock.patch.dict(os.environ):
+        code, found = command([*words, *options, *(f"--{name}" for name, x in switches.items() if x)])
+    _interrupt(code)
+    return found
+
+
+def _interrupt(code: int) -> None:
+    """Raise the signal of an exit code, if there was one."""
+    if code > 128:
+        raise KeyboardInterrupt if code == 130 else SystemExit(code)
+
+
+def _agent(name: str, own: Any) -> str:
+    """What stands for an agent in `--agents`: `gtrxl`, or `wide=gtrxl+network.width=128`."""
+    settings = {"agent": name} | _texts(own if isinstance(own, Mapping) else {"agent": own})
+    text = "+".join([settings.pop("agent"), *(f"{key}={value}" for key, value in settings.items())])
+    return text if text == name else f"{name}={text}"
+
+
+def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "") -> dict[str, str]:
+    """Settings and options by dotted name, as they would be typed; `began` has names for objects already."""
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        name = spelled(f"{group}{key}")
+        is_own = setting_of(name) not in (None, name)  # a name of the user's own, in a mapping
+        if value is None and name in ("env", "agent"):
+            continue
+        if isinstance(value, Mapping) and not is_own:
+            found |= _texts(value, began, f"{name}.")
+        elif name in objects.SETTINGS and not isinstance(value, str):
+            found |= objects.named({name: value}, began)
+        elif is_own:
+            found[name] = _yaml(name, value)
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            found[name] = text.lower() if isinstance(value, bool | None) else text
+    return found
+
+
+def _yaml(name: str, value: Any) -> str:
+    if not is_plain(value):
+        right = "must be a finite number, text, true, false, None, or a list or mapping of these"
+        raise wrong(name, value, right)
+    return yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]

@@ -6,15 +6,20 @@ notebook's cell, a lambda and a closure are such; so is all of a script that is 
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import inspect
 import itertools
 import re
 import sys
-from types import CodeType, ModuleType
+from collections.abc import Iterable
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 MODULE: Final = "this_process"
 _PREFIX: Final = f"{MODULE}:"
+_OF_PYTHON = {"__firstlineno__", "__static_attributes__", "__dict__", "__weakref__", "_abc_impl"}
+_made: dict[str, str] = {}  # by name, what the object was made of when it was given
 _module = sys.modules.setdefault(MODULE, ModuleType(MODULE))
 
 
@@ -33,11 +38,12 @@ def name_of(thing: Any) -> str:
     name: str = getattr(thing, "__qualname__", type(thing).__name__)
     if getattr(sys.modules.get(module), name, None) is thing and _has_file(module):
         return f"{module}:{name}"
-    word = re.sub(r"\W+", "", name.rpartition(".")[2])
+    word, made = re.sub(r"\W+", "", name.rpartition(".")[2]), repr(_made_of(thing, []))
     for number in itertools.count(1):
         own = word if number == 1 else f"{word}_{number}"
-        if vars(_module).setdefault(own, thing) is thing:
+        if getattr(_module, own, None) is thing or _made.setdefault(own, made) == made:
             break
+    keep(_PREFIX + own, thing)
     return _PREFIX + own
 
 
@@ -51,7 +57,9 @@ def _has_file(module: str) -> bool:
 
 def keep(name: str, thing: Any) -> None:
     """Keep an object under a name that a run has for it, in place of another one."""
-    setattr(_module, _own(name), thing)
+    if getattr(_module, _own(name), None) is not thing:  # else what it holds may have changed since
+        setattr(_module, _own(name), thing)
+        _made[_own(name)] = repr(_made_of(thing, []))
 
 
 def problem(name: str) -> str:
@@ -62,28 +70,34 @@ def problem(name: str) -> str:
 
 
 def content(name: str) -> bytes:
-    """What tells the object from another of its name: its code, and its constants."""
-    return repr(_made_of(getattr(_module, _own(name), None))).encode()
+    """What tells the object from another of its name: its code, and what that used when it was given."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", _made.get(_own(name), "")).encode()
 
 
-def _made_of(thing: Any) -> object:
-    """The same in every process: no addresses, and no lines, of which a lambda's has more than itself."""
-    if isinstance(thing, type):
-        return _members(thing)
-    thing = getattr(thing, "__func__", thing)  # of a static method
-    thing = getattr(thing, "__code__", thing)
-    if isinstance(thing, CodeType):
-        return thing.co_code, thing.co_names, _made_of(thing.co_consts)
-    if isinstance(thing, tuple):
-        return [_made_of(part) for part in thing]
-    return thing if isinstance(thing, str | bytes | int | float) else type(thing).__name__
-
-
-def _members(kind: type) -> object:
-    """What a class is made of, with those of its bases that stand beside it."""
-    bases = [_made_of(base) for base in kind.__bases__ if base.__module__ == kind.__module__]
-    members = {name: part for name, part in vars(kind).items() if not isinstance(part, type)}
-    return bases, {name: _made_of(part) for name, part in members.items() if name != "__firstlineno__"}
+def _made_of(thing: Any, seen: list[Any]) -> object:
+    """Code and values, without lines: a lambda's has more than itself. `seen` begins with the kept object."""
+    thing = getattr(thing, "fget", getattr(thing, "__func__", thing))  # of a property, or a static method
+    parts: Iterable[Any]
+    if isinstance(thing, type | FunctionType):
+        if thing in seen or (seen and thing.__module__ != getattr(seen[0], "__module__", None)):
+            return f"{thing.__module__}.{thing.__qualname__}"
+        seen.append(thing)
+    match thing:
+        case type():
+            parts = (*thing.__bases__, {k: x for k, x in vars(thing).items() if k not in _OF_PYTHON})
+        case FunctionType():
+            parts = (thing.__code__, thing.__defaults__, *inspect.getclosurevars(thing)[:2])
+        case functools.partial():
+            parts = (thing.func, thing.args, thing.keywords)
+        case CodeType():
+            parts = (thing.co_code, thing.co_names, thing.co_consts)
+        case tuple() | dict():
+            parts = (*thing, *(thing.values() if isinstance(thing, dict) else ()))
+        case ModuleType():
+            return thing.__name__
+        case _:
+            return sorted(map(repr, thing)) if isinstance(thing, frozenset) else repr(thing)
+    return [_made_of(part, seen) for part in parts]
 
 
 def _own(name: str) -> str:

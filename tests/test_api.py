@@ -107,6 +107,7 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleName
     yield SimpleNamespace(**scope)
     vars(this_process._module).clear()
     vars(this_process._module).update(kept)
+    this_process._made.clear()
 
 
 def train(*arguments: Any, **settings: Any) -> dtqn.Run:
@@ -351,3 +352,161 @@ def test_a_fault_of_the_task_is_raised_after_saving(cell):
     with pytest.raises(ValueError, match="out of order"):
         train(Fails, run_dir="run")
     assert (Path("run") / "checkpoint" / "latest").exists()
+
+
+def compare(*arguments: Any, **more: Any) -> Any:
+    return dtqn.compare(*arguments, **{**_SMALL, "seeds": 1, **more})
+
+
+def runs_in(folder: str) -> list[dtqn.Run]:
+    return [dtqn.Run(path.parent) for path in sorted(Path(folder).glob("*/*/*/metrics.jsonl"))]
+
+
+def test_objects_are_compared_in_this_process(cell, capsys):
+    class Wider(Averages):
+        def forward(self, *inputs):
+            if "train" in Path("breaks").read_text() and Path("runs/compare").exists():
+                raise RuntimeError("out of order")
+            return super().forward(*inputs)
+
+    own = {"agent": "gtrxl", "network": {"core": Wider, "kwargs": {"a": [1, 1e-5], "b": "2"}}}
+    Path("breaks").write_text("when it trains")
+    told = str(compare({"own": own}, cell.Walk))
+    assert "FAILED, in no figure: this_process:Walk own seed 1, exit code 1: error: " in told
+    assert "out of order" in told
+    Path("breaks").write_text("")
+    table = compare({"gtrxl": {}, "own": own}, cell.Walk)
+    printed = capsys.readouterr().out
+    where = "found in this process alone; its runs are trained here, one after the other"
+    assert f"env is this_process:Walk, {where}\n" in printed and str(table) in printed
+    assert [(row["agent"], row["finished"]) for row in table.rows] == [
+        ("gtrxl", 1),
+        ("own", 1),
+        ("random", 0),
+    ]
+    assert table.to_pandas()["return"].tolist() == [row["return"] for row in table.rows]
+    gtrxl, wider = runs_in("runs")
+    assert rows_of(gtrxl) == rows_of(train(cell.Walk, run_dir="alone"))
+    assert wider.config.network.kwargs == {"a": [1, 1e-5], "b": "2"}
+    before = [run.metrics for run in runs_in("runs")]
+    for name in ("Walk", "Wider"):  # as in another process
+        vars(this_process._module).pop(name), this_process._made.pop(name)
+    assert compare({"gtrxl": {}, "own": own}, cell.Walk) == table
+    assert [run.metrics for run in runs_in("runs")] == before and "WANDB_JOB_TYPE" not in os.environ
+
+
+def test_a_comparison_in_this_process_goes_on_after_ctrl_c(cell):
+    class Pressed(cell.Count):
+        """Somebody presses Ctrl-C in the second run."""
+
+        def step(self, action, rng):
+            if len(runs_in("runs")) == 2 and not Path("pressed").exists():
+                Path("pressed").touch()
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().step(action, rng)
+
+    with pytest.raises(KeyboardInterrupt):
+        compare("gtrxl", Pressed, seeds=2)
+    assert [run.finished for run in runs_in("runs")] == [True, False]
+    assert compare("gtrxl", Pressed, seeds=2).rows[0]["finished"] == 2
+    compare("gtrxl", Pressed, seeds=2, runs_dir="others")
+    assert list(map(rows_of, runs_in("runs"))) == list(map(rows_of, runs_in("others")))
+
+
+def _typed(settings: dict[str, Any]) -> list[str]:
+    return [f"--{name}={value}" for name, value in _flat(settings).items()]
+
+
+def test_the_command_and_the_function_make_one_table(cell, capsys):
+    agents = {"gtrxl": {}, "wide": {"agent": "gtrxl", "network": {"head_width": 24}}}
+    words = ["--agents=gtrxl,wide=gtrxl+network.head_width=24", "--env=t-maze-passive-6", "--seeds=1"]
+    assert cli.main(["compare", *words, *_typed(_SMALL)]) == 0
+    before = {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")}
+    table = compare(agents, "t-maze-passive-6")
+    assert {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")} == before
+    assert capsys.readouterr().out.count(f"\n{table}\ntable and curves in runs/compare/t-maze") == 2
+
+
+_SWEEP = """{method: grid, metric: {name: mean_return, goal: maximize},
+parameters: {learner.n_step: {values: [1, 2]}, seed: {values: [1, 2]}}}"""
+
+
+@pytest.mark.parametrize("env", ["t-maze-passive-6", None])
+def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
+    Path("sweep.yaml").write_text(_SWEEP)
+    if env is None:
+        dtqn.sweep("sweep.yaml", cell.Count, trials=1, **_SMALL)
+    else:
+        assert cli.main(["sweep", "sweep.yaml", f"--env={env}", "--run-cap=1", *_typed(_SMALL)]) == 0
+    (first,) = runs_in("runs")
+    before = first.metrics
+    best = dtqn.sweep("sweep.yaml", env or cell.Count, **_SMALL)
+    assert first.metrics == before and len(runs_in("runs")) == 4
+    of_step: dict[int, float] = {1: 0.0, 2: 0.0}
+    for run in runs_in("runs"):
+        of_step[run.config.learner.n_step] += float(run.metrics[-1]["mean_return"] or 0) / 2
+    (step,) = best.settings.values()
+    assert best.score == pytest.approx(of_step[step]) == pytest.approx(max(of_step.values()))
+    assert dtqn.Run(best.run_dir).config.learner.n_step == step
+    assert f"best: mean_return {best.score:.4f} with learner.n_step {step}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("agents", "more", "words"),
+    [
+        ("gtrxl", {"learner": {"n_steps": 3}}, "--learner.n_steps=3"),
+        ("gtrxl", {"seeds": 0}, "--seeds=0"),
+        ("gtrxl", {"jbos": 2}, "--jbos=2"),
+        ("gtrxl", {"tasks": ["a", "b"], "jobs": None, "records_only": True}, "--tasks=a,b --records-only"),
+        ({"a": {"agent": "dqn", "network": {"wdth": None}}}, {}, "--agents=a=dqn+network.wdth=none"),
+        ({"dqn": {"learner": {"n_step": 1}}}, {}, "--agents=dqn=dqn+learner.n_step=1"),
+    ],
+)
+def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agents, more, words):
+    with pytest.raises(dtqn.ConfigError) as refused:
+        dtqn.compare(agents, **more)
+    assert cli.main(["compare", "--agents=gtrxl", *words.split()]) == 2
+    assert capsys.readouterr().err == f"error: {refused.value}\n" and list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (
+            {"jobs": 2},
+            "--jobs is 2: other processes do not find this_process:Walk; put it in a file, or try 1",
+        ),
+        (
+            {"launcher": "slurm"},
+            "--launcher is slurm: other processes do not find this_process:Walk; put it i",
+        ),
+        (
+            {"task": {"kwargs": {"x": object}}},
+            "task.kwargs.x is <class 'object'>: must be a finite number, te",
+        ),
+    ],
+)
+def test_an_object_is_not_sent_to_other_processes(cell, more, line):
+    Path("sweep.yaml").write_text(_SWEEP)
+    for ask, what in ((dtqn.compare, "dqn"), (dtqn.sweep, "sweep.yaml")):
+        with pytest.raises(dtqn.ConfigError) as refused:
+            ask(what, cell.Walk, **more)
+        assert str(refused.value).startswith(line) and not Path("runs").exists()
+
+
+def test_an_object_that_is_made_again_has_its_name_again(cell):
+    """By its code and by what that uses, in this process and in others."""
+
+    def walks(limit: int, log: Any = None) -> Any:
+        return lambda: (log, gymnasium.wrappers.TimeLimit(cell.Walk(), limit))
+
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(_CELL, scope)
+    things = [cell.Walk, scope["Walk"], walks(2), walks(4), walks(2)]
+    things += [walks(2, log := object()), walks(2, object()), walks(2, log)]
+    exec(_CELL.replace("self.t >= 5, False", "self.t >= 4, False"), scope)
+    names = [this_process.name_of(thing).removeprefix("this_process:") for thing in [*things, scope["Walk"]]]
+    lambdas = ["lambda", "lambda_2", "lambda", "lambda_3", "lambda_4", "lambda_3"]
+    assert names == ["Walk", "Walk", *lambdas, "Walk_2"]
+    first, second, _, third, fourth, _ = (this_process.content(f"this_process:{name}") for name in lambdas)
+    assert first != second and third == fourth, "of no address"

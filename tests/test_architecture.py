@@ -47,7 +47,7 @@ _ALLOWED = {
         *_TRAINING,
         *("replay", "dtqn.graphs", "ray"),
         *("dtqn.learning", "dtqn.acting"),
-        *("wandb", "safetensors", "rich", "pydantic"),
+        *("wandb", "safetensors", "rich", "pydantic", "pandas"),
     },
     "dtqn.inspection": {
         *_NETWORKS,
@@ -68,7 +68,10 @@ _ALLOWED = {
         *("dtqn.training.trained", "dtqn.training.setup", "dtqn.training.directory"),
         *("dtqn.training.objects", "envs"),
     },
-    "dtqn.api": {"dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation", "pandas"},
+    "dtqn.api": {
+        *("dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"),
+        *("dtqn.experiments", "dtqn.commands.experiments", "envs.options", "yaml"),
+    },
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
         *_BASE,

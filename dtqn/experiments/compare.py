@@ -16,23 +16,79 @@ from dtqn.experiments import (
     comparison_notes,
     comparison_pictures,
     comparison_table,
+    suites,
 )
+from dtqn.experiments import search as searches
 from dtqn.experiments.comparison_table import Figures
-from dtqn.experiments.jobs import Job, RunQueue
-from dtqn.experiments.launcher import Launcher
+from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.experiments.records import Outcome, Records, of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score
 from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
-from dtqn.experiments.suites import Suite, SuiteTask
+from dtqn.experiments.suites import RECORDS, Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
-from dtqn.training import chance_level
+from dtqn.training import chance_level, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
+
+
+def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
+    """What comes of the options and settings that the command's parser has read; exit code and folder."""
+    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
+    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
+    share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
+    searched, *twice = given.pop("search") or [None]
+    if twice:
+        raise wrong("--search", twice[0], "it is there twice; search one setting at a time")
+    suite, records = _suite(given, share), given.pop("records")
+    if suite is not None and records is None and share == 1 and RECORDS.is_dir():
+        records = RECORDS / f"{suite.name}{SUFFIX}"
+    metrics = read_metrics(columns) if columns else []
+    agents = read_agents(text)
+    own_agents = [item for name, item in agents.items() if name != item]
+    search = None
+    if searched is not None:
+        own = plan(list(agents.values()), [first], file, given, suite, here=False)
+        search = searches.read(searched, agents, given, suite)
+        agents = search.items()
+    if baseline is not None and baseline not in agents:
+        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
+    configs = plan(list(agents.values()), range(first, first + seeds), file, given, suite, not records_only)
+    search = search if search is None else search.settled(own, configs)
+    only_here = next(filter(objects.kept, configs), configs[0])
+    objects.settled(only_here, jobs)
+    if line := objects.told(only_here):
+        print(line, flush=True)
+    told = {} if file is None else {"config": str(file)}
+    told |= {name: value for name, value in given.items() if name != "env"}
+    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the runs tell W&B
+    out = out or default_folder(configs, runs_dir, suite)
+    jobs = jobs or fitting(only_here)
+    more: dict[str, Any] = {"suite": suite, "records": records, "records_only": records_only}
+    more |= {"metrics": metrics, "search": search, "command": command}
+    return compare(configs, jobs, runs_dir, out, baseline, told, own_agents, **more), out
+
+
+def _suite(given: dict[str, Any], share: float) -> Suite | None:
+    """The suite that is compared on, if any, at this share of its budgets; it takes its options."""
+    name, tasks = given.pop("suite"), given.pop("tasks")
+    if name is None:
+        if share != 1:
+            raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
+        if tasks is not None:
+            raise wrong("--tasks", tasks, "it chooses among the tasks of a suite; without --suite give --env")
+        return None
+    for setting in ("env", "total_env_steps"):
+        if setting in given:
+            option = f"--{setting.replace('_', '-')}"
+            raise wrong(option, given[setting], "leave it out with --suite, which sets it")
+    suite = suites.read(name, share)
+    return suite if tasks is None else suite.only(tasks)
 
 
 def read_agents(text: str) -> dict[str, str]:
@@ -54,8 +110,12 @@ def read_agents(text: str) -> dict[str, str]:
 
 
 def names(option: str, text: str) -> list[str]:
-    """Names with commas between, each once."""
-    found = text.split(",")
+    """Names with commas between, each once; those in brackets are of a value."""
+    found = [""]
+    for part in text.split(","):
+        is_open = sum(map(found[-1].count, "[{")) > sum(map(found[-1].count, "]}"))
+        found[-1:] = [f"{found[-1]},{part}"] if is_open else [found[-1], part]
+    del found[0]
     for name in found:
         if not name or found.count(name) > 1:
             what = "a name is empty" if not name else f"{name} is there twice"
@@ -93,7 +153,7 @@ def plan(
         file: what `--config` names.
         given: settings of all runs; `env` may be several tasks with commas between.
         suite: the tasks and what it sets for all agents; None for the tasks of `given`.
-        here: they are to run on this machine.
+        here: they are to run, and on this machine.
 
     Raises:
         ConfigError: for settings that do not make a run of each.
@@ -111,7 +171,7 @@ def plan(
             for_all=len(agents) > 1,
         )
         config = config if suite is None else suite.scaled(config)
-        return config.settled(free_cores=1)  # jobs fill the others
+        return objects.settled(config).settled(free_cores=1)  # jobs fill the others
 
     tasks: dict[str, SuiteTask | None]
     if suite is None:
@@ -144,7 +204,7 @@ def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | Non
 
 def compare(
     configs: Sequence[Config],
-    parallel: int | None,
+    at_once: int,
     runs_dir: Path,
     folder: Path,
     baseline: str | None,
@@ -155,7 +215,6 @@ def compare(
     suite: Suite | None = None,
     records: Path | None = None,
     records_only: bool = False,
-    launcher: Launcher | None = None,
     metrics: Sequence[str] = (),
     search: Search | None = None,
     command: str = "",
@@ -163,19 +222,17 @@ def compare(
     """Train what has not finished and write the comparison; the program's exit code.
 
     Args:
-        parallel: trainings at a time; None: as many as the launcher has room for.
+        at_once: runs at a time.
         runs_dir: where runs are found by their settings.
         folder: where the table and the curves go.
         baseline: the agent that the others are compared with.
-        given: the settings that were given for all runs, to be told with the table.
-        own_agents: files and variants as they were given, to be told with the table.
+        given, own_agents, command: settings of all runs, files and variants of agents, and the whole, as they
+            were typed, to be told with the table.
         suite: what the tasks are of, for their scores, its notes and its pictures.
         records: the file where finished runs are found too, and leave their records; None: nowhere.
         records_only: train nothing; the table is of what has finished.
-        launcher: where trainings run; None: on this machine.
         metrics: those that get a column in the tables.
         search: the runs are those of an equal search, which gets two more files.
-        command: what was typed, to be told with the table.
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
@@ -190,7 +247,7 @@ def compare(
         make_writable("--runs-dir", runs_dir)
     make_writable("--out", folder)
     scores = scores_of(configs, suite)
-    outcomes, caught = _gathered(configs, parallel, runs_dir, shelf, records_only, launcher, out)
+    outcomes, caught = _gathered(configs, at_once, runs_dir, shelf, records_only, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
         print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
@@ -258,11 +315,10 @@ def _table(
 
 def _gathered(
     configs: Sequence[Config],
-    parallel: int | None,
+    at_once: int,
     runs_dir: Path,
     shelf: Records,
     records_only: bool,
-    launcher: Launcher | None,
     out: TextIO,
 ) -> tuple[list[Outcome], int | None]:
     """The outcome of each run, those without a record trained; the signal that came."""
@@ -285,7 +341,7 @@ def _gathered(
         rows, result = _rows_and_result(job)
         return "" if result is None else shelf.keep(job.config, result, rows)
 
-    caught = train(list(jobs.values()), parallel, out, keep, launcher)
+    caught = train(list(jobs.values()), at_once, out, keep)
     known |= {index: _outcome(job) for index, job in jobs.items()}
     return [known[index] for index in range(len(configs))], caught
 
@@ -327,17 +383,16 @@ def _job(config: Config, runs_dir: Path) -> Job:
 
 def train(
     jobs: Sequence[Job],
-    parallel: int | None,
+    at_once: int,
     out: TextIO,
     finished: Callable[[Job], str] = lambda job: "",
-    launcher: Launcher | None = None,
 ) -> int | None:
     """Run all that have not finished, with one view over them; the signal that ended it, if one did.
 
     Args:
         finished: what is done with each that has finished, now or before; a line to tell, or none.
     """
-    with RunQueue(parallel, launcher=launcher) as queue:
+    with RunQueue(at_once) as queue:
         view = open_runs_view(out, queue.jobs)
         try:
             for job in jobs:

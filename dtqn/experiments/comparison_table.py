@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, jud
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import columns, number
-from dtqn.training.metrics import Row, is_evaluation
+from dtqn.training.metrics import Row, frame, is_evaluation
 
 ALL_TASKS = "all tasks"
 _NEVER = float("inf")
@@ -415,6 +416,21 @@ class Table(NamedTuple):
             found[env] = [kept, *([text[name] for name in kept] for text in texts)]
         return found
 
+    @property
+    def rows(self) -> list[Figures]:
+        """The lines as `table.json` has them, which docs/compare.md explains."""
+        return [
+            {name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()}
+            for line in self.lines
+        ]
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`, an interval's ends as `iqm.low`; a ConfigError without pandas."""
+        return frame(self.rows)
+
 
 def to_text(table: Table) -> str:
     """A table for each task, each with what is to be known right below it, and the notes."""
@@ -445,18 +461,20 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
+def read(file: Path) -> Table:
+    """The table that `to_json` was written of."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for line in content["table"]:
+        line |= {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
+    return Table(*(content[name] for name in ("table", "baseline", "under", "notes", "above")))
+
+
 def to_json(table: Table, runs: Sequence[Figures]) -> str:
     """The table, every run behind it and the notes."""
-
-    def plain(line: Figures) -> Figures:
-        return {
-            name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()
-        }
-
     content = {
         "above": table.above,
         "baseline": table.baseline,
-        "table": [plain(line) for line in table.lines],
+        "table": table.rows,
         "runs": list(runs),
         "under": table.under,
         "notes": list(table.notes),

@@ -30,11 +30,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.processes import Process, Starter, visible_gpus
+from dtqn.experiments.processes import Process, Starter, Thread, visible_gpus
 from dtqn.program import WORKER
 from dtqn.settings.config import Config
 from dtqn.signals import Signals, cause, signal_of
-from dtqn.training import machine
+from dtqn.training import machine, objects
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
 
@@ -47,6 +47,8 @@ _PATIENCE_SECONDS = 60.0
 
 def fitting(config: Config) -> int:
     """Runs at a time, so that each has a CPU for every thread of its own and, if it uses one, a GPU."""
+    if objects.kept(config):  # they run in this process
+        return 1
     cores = max(1, machine.cores() // (config.num_threads + config.num_workers))
     gpus = [] if config.device == "cpu" else visible_gpus()
     if not gpus:
@@ -75,7 +77,7 @@ class Job:
         """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
         """The metrics file so far, those of an earlier stretch included."""
-        self._process: Process | None = None
+        self._process: Process | Thread | None = None
         self._asked: State | None = None
         self._size = -1
 

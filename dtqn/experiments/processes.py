@@ -1,4 +1,4 @@
-"""Runs as processes of this machine, dealt out over its GPUs."""
+"""Runs on this machine: processes, dealt out over its GPUs, and threads of this one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 
 from dtqn.program import worker_environment
 from dtqn.settings import trust
 from dtqn.settings.config import Config
 from dtqn.signals import ends_with_stdin
+from dtqn.training import objects
 from dtqn.training.directory import RunDir
+from dtqn.training.plan import plan
+from envs.entry_points import located
+from envs.errors import ANY_FAULT
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -68,14 +73,44 @@ class Process:
             self._process.wait()
 
 
+class Thread:
+    """A run in this process, for objects that no other one finds; it goes when this process does."""
+
+    def __init__(self, directory: RunDir) -> None:
+        from dtqn.training.callbacks import Callbacks  # only here, as it imports torch
+
+        self._callbacks, self._code = Callbacks(), 1
+        self._thread = threading.Thread(target=self._run, args=(directory,), daemon=True)
+        self._thread.start()
+
+    def _run(self, directory: RunDir) -> None:
+        with directory.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
+            try:
+                self._code = plan({}, resume=directory.path).train(log, self._callbacks)
+            except ANY_FAULT as error:
+                print(f"error: {located(error)}", file=log)
+
+    def poll(self) -> int | None:
+        """The exit code; None as long as it has not ended."""
+        return None if self._thread.is_alive() else self._code
+
+    def end(self) -> None:
+        """Let it write a checkpoint and end."""
+        self._callbacks.stops = True
+
+    kill = end  # it saves all the same: a thread cannot be ended
+
+
 class Starter:
-    """Starts processes. Of several GPUs one sees that with the fewest runs; alone it would take the first."""
+    """Starts runs. Of several GPUs one sees that with the fewest runs; alone it would take the first."""
 
     def __init__(self, program: Sequence[str]) -> None:
         self._program = program
         self._on: list[tuple[str, Process]] = []
 
-    def start(self, directory: RunDir, config: Config) -> Process:
+    def start(self, directory: RunDir, config: Config) -> Process | Thread:
+        if objects.kept(config):  # no other process would find them
+            return Thread(directory)
         gpus = [] if config.device == "cpu" else visible_gpus()
         if len(gpus) < 2:
             return Process(self._program, directory, config.num_threads)

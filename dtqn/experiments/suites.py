@@ -21,6 +21,8 @@ from dtqn.settings.layers import CONFIGS, Layer, build, check_code, merge, neste
 from dtqn.settings.values import nearest, shown
 from dtqn.text import number
 
+RECORDS = Path("docs/results/records")
+"""The files of records that a checkout holds, one a suite, from its root."""
 _NOT_THE_SUITES = ("env", "agent", "seed", "total_env_steps")
 
 

@@ -18,20 +18,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dtqn.experiments import launchers
 from dtqn.experiments.jobs import Job, RunQueue, fitting
-from dtqn.experiments.launcher import Launcher
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.layers import Layer, nested
 from dtqn.settings.task import task_of
 from dtqn.text import counted
+from dtqn.training import objects
 from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
 from dtqn.training.display import RunsView, open_runs_view
 
 try:
     from dtqn.experiments.sweep_file import SweepFile, read_file
-    from dtqn.experiments.sweep_results import Results
+    from dtqn.experiments.sweep_results import Line, Results
     from dtqn.experiments.sweep_study import Study, Trial, draws
 except ImportError as error:
     raise ConfigError(
@@ -133,7 +132,6 @@ class Asked(NamedTuple):
 
     settings: Mapping[str, str]
     """Settings of all runs. The file may fix them too, and may not search them."""
-    launcher: launchers.Asked
     config: Path | None
     runs_dir: Path
     out: Path | None
@@ -142,8 +140,8 @@ class Asked(NamedTuple):
     search_seed: int
 
 
-def command(path: Path, asked: Asked) -> int:
-    """Run the sweep of a file, or go on with it; the program's exit code.
+def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
+    """Run the sweep of a file, or go on with it; the program's exit code, and the best line of the board.
 
     Raises:
         ConfigError: before anything is there, where the file or the settings are wrong.
@@ -155,18 +153,18 @@ def command(path: Path, asked: Asked) -> int:
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
     resolve = functools.partial(_resolved, file, asked)
     config = check(file, resolve)  # before anything is there
-    jobs = asked.jobs or (fitting(config) if asked.launcher.is_local else None)
+    if line := objects.told(config):
+        print(line, flush=True)
+    jobs = asked.jobs or fitting(config)
     os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
     os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
     digest = digest_of(file, config, asked.search_seed)
     folder = asked.out or default_folder(file, digest, asked.runs_dir)
     make_writable("--runs-dir", asked.runs_dir)
     make_writable("--out", folder)
-    with (
-        contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study,
-        launchers.opened(asked.launcher, asked.runs_dir) as launcher,
-    ):
-        return run(Sweep(study, resolve, asked.runs_dir, run_cap), jobs, launcher)
+    with contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study:
+        sweep = Sweep(study, resolve, asked.runs_dir, run_cap)
+        return run(sweep, jobs), next(iter(sweep.results().ranked()), None)
 
 
 def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
@@ -174,9 +172,10 @@ def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> C
 
     choice = Layer(str(file.path), nested(parameters))
     config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
+    config = objects.settled(config, asked.jobs)
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
-    preflight.check(config, asked.launcher.is_local)
+    preflight.check(config)
     return config
 
 
@@ -207,18 +206,17 @@ def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
     return runs_dir / "sweeps" / f"{name}-{digest}"
 
 
-def run(sweep: Sweep, parallel: int | None, launcher: Launcher | None) -> int:
+def run(sweep: Sweep, at_once: int) -> int:
     """Take part in a sweep until nothing is left to claim; the program's exit code.
 
     Args:
-        parallel: runs at a time; None: as many as the launcher has room for, and one that waits there.
-        launcher: where runs are; None: on this machine.
+        at_once: runs at a time.
 
     Returns:
         0, 1 where a run has failed or none has a result, 128 + n after signal n.
     """
     with (
-        RunQueue(parallel, launcher=launcher) as queue,
+        RunQueue(at_once) as queue,
         contextlib.closing(open_runs_view(sys.stdout, queue.jobs)) as view,
     ):
         _train(sweep, queue, view)

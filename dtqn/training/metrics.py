@@ -197,6 +197,15 @@ def _checked(path: Path, rows: list[Row | str]) -> list[Row]:
     return [row for row in rows if not isinstance(row, str)]
 
 
+def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """The rows as a `pandas.DataFrame`; a ConfigError where pandas is not installed."""
+    try:
+        from pandas import json_normalize
+    except ImportError:
+        raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
+    return json_normalize(rows)
+
+
 def score(evaluation: Mapping[str, Any]) -> float:
     """The figure that evaluations are compared by: success, or the return where the task defines none."""
     success = evaluation.get("eval/success")

@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtqn.settings.config import Config, value_of, wrong
-from dtqn.settings.layers import setting_in
 from dtqn.training.directory import RunDir
 from envs import this_process
 from envs.adapters import foreign
 
 SETTINGS = ("env", "network.core", "network.encoder")
 """Those that may be objects."""
-
-
-def among(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects in nested settings, by setting."""
-    found = {name: setting_in(settings, name) for name in SETTINGS}
-    return {name: thing for name, thing in found.items() if thing is not None and not isinstance(thing, str)}
 
 
 def named(objects: Mapping[str, Any], directory: RunDir | None = None) -> dict[str, str]:
@@ -46,33 +39,29 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
     return this_process.name_of(thing)
 
 
-def _kept(config: Config) -> dict[str, str]:
+def kept(config: Config) -> dict[str, str]:
     """The names of the run's objects that no other process finds, by setting."""
     names = {setting: str(value_of(config, setting)) for setting in SETTINGS}
     return {setting: name for setting, name in names.items() if this_process.holds(name)}
 
 
-def told(config: Config, directory: RunDir) -> str:
-    """One line about how to go on with a run that has such objects; empty for any other."""
-    if not (kept := _kept(config)):
-        return ""
-    objects = ", ".join(f"{setting} is {name}" for setting, name in kept.items())
-    go_on = f"dtqn.train(resume={str(directory.path)!r}, ...) with it"
-    return f"{objects}, found in this process alone; to go on: {go_on}"
+def told(config: Config, then: str = "its runs are trained here, one after the other") -> str:
+    """One line about a run that has such objects, which ends in what comes of it; empty for any other."""
+    held = [f"{setting} is {name}" for setting, name in kept(config).items()]
+    return f"{', '.join(held)}, found in this process alone; {then}" if held else ""
 
 
-def settled(config: Config) -> Config:
+def settled(config: Config, jobs: int | None = None) -> Config:
     """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: its copies are to be stepped elsewhere, or its evaluations played there.
+        ConfigError: its copies are to be stepped, its evaluations played or such runs trained elsewhere.
     """
-    if not (kept := _kept(config)):
+    if not (held := kept(config)):
         return config
-    for setting in ("actor.pool", "evaluator"):
-        if (value := value_of(config, setting)) in ("process", "ray"):
-            name = next(iter(kept.values()))
-            raise wrong(
-                setting, value, f"other processes do not find {name}; put it in a file, or try inline"
-            )
+    asked = {"actor.pool": value_of(config, "actor.pool"), "evaluator": config.evaluator, "--jobs": jobs}
+    for (name, value), right in zip(asked.items(), ("inline", "inline", 1), strict=True):
+        if value not in (None, "auto", right):
+            why = f"other processes do not find {next(iter(held.values()))}"
+            raise wrong(name, value, f"{why}; put it in a file, or try {right}")
     return config.model_copy(update={"evaluator": "inline"})

@@ -10,7 +10,6 @@ import pytest
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, comparison_pictures, comparison_table, jobs
 from dtqn.experiments.comparison_table import agent_lines
-from dtqn.experiments.intervals import Estimate
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
 from dtqn.training import chance_level
@@ -139,13 +138,7 @@ def table_of(tmp_path):
 
 def text_of(tmp_path):
     """The table as it is printed."""
-    found = table_of(tmp_path)
-    lines = [
-        line | {name: Estimate(**line[name]) for name in ("iqm", "improvement") if line[name]}
-        for line in found["table"]
-    ]
-    table = comparison_table.Table(lines, found["baseline"], found["under"], found["notes"])
-    return comparison_table.to_text(table)
+    return str(comparison_table.read(tmp_path / "out/table.json"))
 
 
 def lines_of(runs, floors, scores):
