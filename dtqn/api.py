@@ -253,6 +253,5 @@ def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "
 
 def _yaml(name: str, value: Any) -> str:
     if not is_plain(value):
-        right = "must be a finite number, text, true, false, None, or a list or mapping of these"
-        raise wrong(name, value, right)
+        raise wrong(name, value, "must be a number, text, true, false, None, or lists and mappings of these")
     return yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]

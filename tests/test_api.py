@@ -142,14 +142,17 @@ def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
 def test_it_is_the_run_of_the_command(cell, own_folder):
     """Settings, files and numbers, of a class that other processes find."""
     Path("steps.py").write_text(_CELL)
-    flags = [f"--{name}={value}" for name, value in flat(_SMALL)]
-    assert cli.main(["--env", "steps:Count", *flags, "--run-dir", "typed"]) == 0
+    assert cli.main(["--env", "steps:Count", *_typed(_SMALL), "--run-dir", "typed"]) == 0
     import steps
 
     run = train(steps.Count, run_dir="called")
     assert run.metrics and rows_of(run) == rows_of(dtqn.Run("typed"))
     for name in ("config.yaml", "task.json"):
         assert Path("called", name).read_text() == Path("typed", name).read_text()
+
+
+def _typed(settings: dict[str, Any]) -> list[str]:
+    return [f"--{name}={value}" for name, value in flat(settings)]
 
 
 def test_lambdas_and_closures_are_told_apart(cell):
@@ -365,25 +368,18 @@ def runs_in(folder: str) -> list[dtqn.Run]:
 def test_objects_are_compared_in_this_process(cell, capsys):
     class Wider(Averages):
         def forward(self, *inputs):
-            if "train" in Path("breaks").read_text() and Path("runs/compare").exists():
+            if len(list(Path("runs/compare").rglob("*"))) == 1:  # in the first comparison, once it trains
                 raise RuntimeError("out of order")
             return super().forward(*inputs)
 
     own = {"agent": "gtrxl", "network": {"core": Wider, "kwargs": {"a": [1, 1e-5], "b": "2"}}}
-    Path("breaks").write_text("when it trains")
-    told = str(compare({"own": own}, cell.Walk))
-    assert "FAILED, in no figure: this_process:Walk own seed 1, exit code 1: error: " in told
-    assert "out of order" in told
-    Path("breaks").write_text("")
+    failed = "FAILED, in no figure: this_process:Walk own seed 1, exit code 1: error: RuntimeError: out of"
+    assert failed in str(compare({"own": own}, cell.Walk))
     table = compare({"gtrxl": {}, "own": own}, cell.Walk)
     printed = capsys.readouterr().out
     where = "found in this process alone; its runs are trained here, one after the other"
     assert f"env is this_process:Walk, {where}\n" in printed and str(table) in printed
-    assert [(row["agent"], row["finished"]) for row in table.rows] == [
-        ("gtrxl", 1),
-        ("own", 1),
-        ("random", 0),
-    ]
+    assert {row["agent"]: row["finished"] for row in table.rows} == {"gtrxl": 1, "own": 1, "random": 0}
     assert table.to_pandas()["return"].tolist() == [row["return"] for row in table.rows]
     gtrxl, wider = runs_in("runs")
     assert rows_of(gtrxl) == rows_of(train(cell.Walk, run_dir="alone"))
@@ -397,8 +393,6 @@ def test_objects_are_compared_in_this_process(cell, capsys):
 
 def test_a_comparison_in_this_process_goes_on_after_ctrl_c(cell):
     class Pressed(cell.Count):
-        """Somebody presses Ctrl-C in the second run."""
-
         def step(self, action, rng):
             if len(runs_in("runs")) == 2 and not Path("pressed").exists():
                 Path("pressed").touch()
@@ -413,16 +407,12 @@ def test_a_comparison_in_this_process_goes_on_after_ctrl_c(cell):
     assert list(map(rows_of, runs_in("runs"))) == list(map(rows_of, runs_in("others")))
 
 
-def _typed(settings: dict[str, Any]) -> list[str]:
-    return [f"--{name}={value}" for name, value in _flat(settings).items()]
-
-
 def test_the_command_and_the_function_make_one_table(cell, capsys):
-    agents = {"gtrxl": {}, "wide": {"agent": "gtrxl", "network": {"head_width": 24}}}
     words = ["--agents=gtrxl,wide=gtrxl+network.head_width=24", "--env=t-maze-passive-6", "--seeds=1"]
     assert cli.main(["compare", *words, *_typed(_SMALL)]) == 0
     before = {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")}
-    table = compare(agents, "t-maze-passive-6")
+    wide = {"agent": "gtrxl", "network": {"head_width": 24}}
+    table = compare({"gtrxl": {}, "wide": wide}, "t-maze-passive-6")
     assert {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")} == before
     assert capsys.readouterr().out.count(f"\n{table}\ntable and curves in runs/compare/t-maze") == 2
 
@@ -434,20 +424,17 @@ parameters: {learner.n_step: {values: [1, 2]}, seed: {values: [1, 2]}}}"""
 @pytest.mark.parametrize("env", ["t-maze-passive-6", None])
 def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
     Path("sweep.yaml").write_text(_SWEEP)
-    if env is None:
-        dtqn.sweep("sweep.yaml", cell.Count, trials=1, **_SMALL)
-    else:
-        assert cli.main(["sweep", "sweep.yaml", f"--env={env}", "--run-cap=1", *_typed(_SMALL)]) == 0
-    (first,) = runs_in("runs")
-    before = first.metrics
+    words = ["sweep", "sweep.yaml", f"--env={env}", "--run-cap=1", *_typed(_SMALL)]
+    assert cli.main(words) == 0 if env else dtqn.sweep("sweep.yaml", cell.Count, trials=1, **_SMALL)
+    (before,) = (run.metrics for run in runs_in("runs"))
     best = dtqn.sweep("sweep.yaml", env or cell.Count, **_SMALL)
-    assert first.metrics == before and len(runs_in("runs")) == 4
-    of_step: dict[int, float] = {1: 0.0, 2: 0.0}
+    assert [run.metrics == before for run in runs_in("runs")].count(True) == 1 and len(runs_in("runs")) == 4
+    of_step = {1: 0.0, 2: 0.0}
     for run in runs_in("runs"):
         of_step[run.config.learner.n_step] += float(run.metrics[-1]["mean_return"] or 0) / 2
-    (step,) = best.settings.values()
-    assert best.score == pytest.approx(of_step[step]) == pytest.approx(max(of_step.values()))
-    assert dtqn.Run(best.run_dir).config.learner.n_step == step
+    step = dtqn.Run(best.run_dir).config.learner.n_step
+    assert best.settings == {"learner.n_step": step} and of_step[step] == max(of_step.values())
+    assert best.score == pytest.approx(of_step[step])
     assert f"best: mean_return {best.score:.4f} with learner.n_step {step}\n" in capsys.readouterr().out
 
 
@@ -456,7 +443,6 @@ def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
     [
         ("gtrxl", {"learner": {"n_steps": 3}}, "--learner.n_steps=3"),
         ("gtrxl", {"seeds": 0}, "--seeds=0"),
-        ("gtrxl", {"jbos": 2}, "--jbos=2"),
         ("gtrxl", {"tasks": ["a", "b"], "jobs": None, "records_only": True}, "--tasks=a,b --records-only"),
         ({"a": {"agent": "dqn", "network": {"wdth": None}}}, {}, "--agents=a=dqn+network.wdth=none"),
         ({"dqn": {"learner": {"n_step": 1}}}, {}, "--agents=dqn=dqn+learner.n_step=1"),
@@ -469,29 +455,14 @@ def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agen
     assert capsys.readouterr().err == f"error: {refused.value}\n" and list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        (
-            {"jobs": 2},
-            "--jobs is 2: other processes do not find this_process:Walk; put it in a file, or try 1",
-        ),
-        (
-            {"launcher": "slurm"},
-            "--launcher is slurm: other processes do not find this_process:Walk; put it i",
-        ),
-        (
-            {"task": {"kwargs": {"x": object}}},
-            "task.kwargs.x is <class 'object'>: must be a finite number, te",
-        ),
-    ],
-)
-def test_an_object_is_not_sent_to_other_processes(cell, more, line):
+def test_an_object_is_not_sent_to_other_processes(cell):
     Path("sweep.yaml").write_text(_SWEEP)
-    for ask, what in ((dtqn.compare, "dqn"), (dtqn.sweep, "sweep.yaml")):
-        with pytest.raises(dtqn.ConfigError) as refused:
-            ask(what, cell.Walk, **more)
-        assert str(refused.value).startswith(line) and not Path("runs").exists()
+    find = "other processes do not find this_process:Walk; put it in a file, or try"
+    with pytest.raises(dtqn.ConfigError, match=f"^--jobs is 2: {find} 1$"):
+        dtqn.compare("dqn", cell.Walk, jobs=2)
+    with pytest.raises(dtqn.ConfigError, match=f"^--jobs is 2: {find} 1$"):
+        dtqn.sweep("sweep.yaml", cell.Walk, jobs=2)
+    assert not Path("runs").exists()
 
 
 def test_an_object_that_is_made_again_has_its_name_again(cell):
@@ -508,5 +479,5 @@ def test_an_object_that_is_made_again_has_its_name_again(cell):
     names = [this_process.name_of(thing).removeprefix("this_process:") for thing in [*things, scope["Walk"]]]
     lambdas = ["lambda", "lambda_2", "lambda", "lambda_3", "lambda_4", "lambda_3"]
     assert names == ["Walk", "Walk", *lambdas, "Walk_2"]
-    first, second, _, third, fourth, _ = (this_process.content(f"this_process:{name}") for name in lambdas)
-    assert first != second and third == fourth, "of no address"
+    told = {name: this_process.content(f"this_process:{name}") for name in names}
+    assert told["lambda"] != told["lambda_2"] and told["lambda_3"] == told["lambda_4"], "of no address"

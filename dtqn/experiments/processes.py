@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dtqn.program import worker_environment
 from dtqn.settings import trust
@@ -29,7 +29,7 @@ class Process:
     """A run in a process of its own, which saves and ends when this one has gone, however it went."""
 
     def __init__(
-        self, program: Sequence[str], directory: RunDir, threads: int, more: Mapping[str, str] | None = None
+        self, program: Sequence[str], directory: RunDir, threads: int, more: dict[str, str] | None = None
     ) -> None:
         """Begin the run or go on with it; its output is added to its log.
 

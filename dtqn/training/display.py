@@ -269,7 +269,7 @@ class TerminalRunsView(_Screen):
         for fact in shown:
             table.add_row(
                 Text(fact.name),
-                Text(fact.place, style="red" if fact.state == "failed" else ""),
+                Text(fact.state, style="red" if fact.state == "failed" else ""),
                 _bar(fact.total, fact.env_steps, 16),
                 Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
                 Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),

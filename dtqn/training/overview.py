@@ -22,10 +22,6 @@ class Watched(Protocol):
     def state(self) -> str: ...
 
     @property
-    def where(self) -> str:
-        """The machine that it runs on; empty for this one."""
-
-    @property
     def rows(self) -> Sequence[Row]: ...
 
     @property
@@ -40,8 +36,6 @@ class RunFacts:
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
         self.name, self.state = run.name, run.state
-        self.place = f"{run.state} on {run.where}" if run.where else run.state
-        """The state, with the machine if it is another one."""
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
         self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
         self.seconds = float(last.get("seconds") or 0)
@@ -58,7 +52,7 @@ class RunFacts:
     def line(self) -> str:
         share = min(1.0, self.env_steps / self.total)
         steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
-        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.place
+        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
         return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 

@@ -9,10 +9,9 @@ from dtqn.training import display, overview
 
 
 class _Run:
-    def __init__(self, name, state="waiting", rows=(), total=1000, where=""):
+    def __init__(self, name, state="waiting", rows=(), total=1000):
         self.name, self.state, self.total_env_steps = name, state, total
         self.rows = [_row(0), *rows] if rows else []
-        self.where = where
 
 
 def _row(env_steps, success=None, speed=50.0):
@@ -42,15 +41,15 @@ def test_plain_lines_tell_every_change_of_state_once():
     view.update(runs[:1])
     runs[0].rows = [_row(500, 0.25), _row(600)]
     view.update(runs[:1])
-    runs[1].state, runs[1].where = "running", "n2"
+    runs[1].state = "running"
     view.update(runs)
-    runs[0].state, runs[1].state, runs[1].where = "finished", "failed", ""
+    runs[0].state, runs[1].state = "finished", "failed"
     view.update(runs)
     view.update(runs)
     view.close()
     assert out.getvalue().splitlines() == [
         "a: running  0/1 000 env steps (0%)",
-        "b: running on n2  0/1 000 env steps (0%)",
+        "b: running  0/1 000 env steps (0%)",
         "a: finished in 0:12  600/1 000 env steps (60%)  success 25.0% [0.0%, 100.0%]",
         "b: failed  0/1 000 env steps (0%)",
     ]
@@ -130,9 +129,9 @@ def _shown(runs, height):
 
 
 def test_a_terminal_shows_all_runs_in_one_table():
-    a = _Run("a", "running", [_row(500, 0.25)], where="n2")
+    a = _Run("a", "running", [_row(500, 0.25)])
     lines = _shown([a, _Run("b", "failed"), _Run("c", "finished", [_row(1000)])], 20)
-    assert lines[0].startswith("a  running on n2  ") and "50%" in lines[0] and "50 env steps/s" in lines[0]
+    assert lines[0].startswith("a  running  ") and "50%" in lines[0] and "50 env steps/s" in lines[0]
     assert lines[0].endswith("success 25.0% [0.0%, 100.0%]")
     assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
     assert lines[3] == "3 runs: 1 running, 1 failed, 1 finished  eta 0:10"
