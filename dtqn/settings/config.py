@@ -115,8 +115,13 @@ def having(name: str) -> list[str]:
 
 
 def spelled(name: str) -> str:
-    """A setting's dotted name with underscores for dashes; names within a mapping stay as they are."""
+    """A setting's dotted name with underscores for dashes; names within a mapping stay as they are.
+
+    `network.core.name` is `network.core`.
+    """
     plain = name.replace("-", "_")
+    if plain.removesuffix(".name") in choices_of():
+        return plain.removesuffix(".name")
     setting = setting_of(plain)
     return plain if setting is None else setting + name[len(setting) :]
 

@@ -153,8 +153,6 @@ def flat(values: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]
     """Dotted names, with underscores for dashes, and values, be they nested or not."""
     for key, value in values.items():
         name = spelled(group + str(key))
-        if name.endswith(".name") and name.removesuffix(".name") in choices_of():
-            name = name.removesuffix(".name")
         is_group = setting_of(name) is None or name in choices_of()
         if isinstance(value, Mapping) and value and is_group:
             yield from flat(value, f"{name}.")
