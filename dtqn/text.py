@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import TextIO
 
 _NARROWEST = 10
 """Characters to which a column is wrapped at most."""
+_HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float) -> str:
@@ -59,24 +62,54 @@ def gpu_is_full(error: BaseException) -> str:
     return f"the GPU has no memory left: {'. '.join(one_line(str(error)).split('. ')[:2])}"
 
 
-def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+def terminal_width(out: TextIO) -> int | None:
+    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
+    return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+def shortened(text: str, room: int) -> str:
+    """At most so many letters, at least three: the middle gives way, as names differ at their ends."""
+    end = (room - 1) // 2
+    return text if len(text) <= room else f"{text[: room - 1 - end]}…{text[-end:]}"
+
+
+def packed(parts: Sequence[str], width: int, indent: str = "") -> list[str]:
+    """Lines of as many whole parts as have room, two spaces apart; the first one has no indent."""
+    unbroken = "  ".join(part.replace(" ", _HARD_SPACE) for part in parts)
+    lines = textwrap.wrap(unbroken, width, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace(_HARD_SPACE, " ") for line in lines]
+
+
+def columns(
+    rows: Sequence[Sequence[str] | str], width: int | None = None, least: Sequence[int] | None = None
+) -> list[str]:
     """Lines in which the cells of `rows`, all of one length, stand below each other.
 
     Args:
-        width: where lines would be longer, the widest columns but the first are wrapped; None never wraps.
+        rows: a text in place of cells is a line of its own.
+        width: where lines would be longer, the widest columns are wrapped; None never wraps.
+        least: letters that each column keeps; None: ten, and the first column all.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*_cells(rows), strict=True)]
+    kept = [*widths[:1], *([_NARROWEST] * len(widths[1:]))] if least is None else least
     while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
-        if not widest or widths[widest] <= _NARROWEST:
+        can_give = [n for n in range(len(widths)) if widths[n] > kept[n]]
+        if not can_give:
             break
-        widths[widest] -= 1
+        widths[max(can_give, key=widths.__getitem__)] -= 1
     lines = []
     for row in rows:
+        if isinstance(row, str):
+            lines.append(row)
+            continue
         cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
             lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
     return lines
+
+
+def _cells(rows: Sequence[Sequence[str] | str]) -> list[Sequence[str]]:
+    return [row for row in rows if not isinstance(row, str)]
 
 
 def _wrapped(cell: str, room: int) -> list[str]:

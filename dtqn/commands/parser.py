@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +19,18 @@ HELPED = {
     *("replay.learn_length", "actor.num_envs"),
 }
 """The settings that `--help` shows; `--help-all` shows all."""
+
+
+class _Formatter(argparse.HelpFormatter):
+    """A description keeps its lists; other text fills the lines, and no word is broken at its hyphens."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip().split("\n\n")
+        lines = [each.split("\n") if "\n  " in each else self._split_lines(each, width) for each in paragraphs]
+        return "\n\n".join(map("\n".join, lines))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +49,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             usage=" ".join(f"{prog} {takes} [--option value ...]".split()),
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             description=description,
             epilog=epilog,
         )
@@ -148,8 +159,3 @@ def option(
 
 def add_config(group: argparse._ArgumentGroup) -> None:
     option(group, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)
-
-
-def terminal_width() -> int | None:
-    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
