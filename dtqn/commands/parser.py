@@ -26,7 +26,9 @@ class _Formatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip().split("\n\n")
-        lines = [each.split("\n") if "\n  " in each else self._split_lines(each, width) for each in paragraphs]
+        lines = [
+            each.split("\n") if "\n  " in each else self._split_lines(each, width) for each in paragraphs
+        ]
         return "\n\n".join(map("\n".join, lines))
 
     def _split_lines(self, text: str, width: int) -> list[str]:

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number
+from dtqn.text import clock, number, packed, shortened
 from dtqn.training.metrics import Row, outcome
 from dtqn.training.overview import RunFacts, Watched, overview
 
@@ -25,6 +25,8 @@ _LEAST_SECONDS = 0.25
 """Between two looks at a run's steps."""
 _FEWEST_UPDATES = 10
 """Before the time to go is told."""
+_BROAD = 110
+"""Columns from which on a terminal has room for all that is known of a run, in a line."""
 
 
 class Output:
@@ -154,7 +156,7 @@ class _Status:
         return f"eta {clock(left and left * (now - then) / (env_now - env_then))}"
 
     @property
-    def figures(self) -> str:
+    def figures(self) -> list[str]:
         last = self._last
         parts = [f"{number(self._env_speed)} env steps/s", f"{self._learner_speed:.1f} learner steps/s"]
         if "train/success" in last:
@@ -165,7 +167,7 @@ class _Status:
             parts.append(f"eval {outcome(last)}")
         if "learner/loss" in last:
             parts.append(f"loss {last['learner/loss']:.4g}")
-        return "  ".join(parts)
+        return parts
 
 
 class PlainView(_Lines):
@@ -189,7 +191,7 @@ class PlainView(_Lines):
     def _show(self) -> None:
         self._shown = time.monotonic()
         status = self._status
-        self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
+        self.say(f"{status.steps} ({status.share})  {status.eta}  {'  '.join(status.figures)}")
 
 
 class TerminalView(_Screen):
@@ -205,7 +207,7 @@ class TerminalView(_Screen):
         line.add_row(
             _bar(status.total, status.env_steps, 24), Text(f"{status.share}  {status.steps}  {status.eta}")
         )
-        return Group(line, Text(status.figures))
+        return Group(line, *map(Text, packed(status.figures, self._console.width)))
 
     def tick(self, env_steps: int, learner_steps: int) -> None:
         self._status.tick(env_steps, learner_steps)
@@ -234,19 +236,26 @@ class PlainRunsView(_Lines):
         super().__init__(out, every_seconds)
         self._runs = runs
         self._states: dict[str, str] = {}
+        self._said: dict[str, str] = {}
 
     def update(self, changed: Sequence[Watched]) -> None:
         for run in changed:
             if self._states.get(run.name, "waiting") != run.state:
-                self.say(RunFacts(run).line)
+                self._tell(RunFacts(run))
             self._states[run.name] = run.state
         if self._is_due():
             self._shown = time.monotonic()
             facts = [RunFacts(run) for run in self._runs]
             for fact in facts:
                 if fact.state == "running":
-                    self.say(fact.line)
+                    self._tell(fact)
             self.say(overview(facts))
+
+    def _tell(self, fact: RunFacts) -> None:
+        """The run's line, unless nothing has changed since it was said."""
+        if self._said.get(fact.name) != fact.line:
+            self.say(fact.line)
+        self._said[fact.name] = fact.line
 
 
 class TerminalRunsView(_Screen):
@@ -265,18 +274,32 @@ class TerminalRunsView(_Screen):
     def _render(self) -> RenderableType:
         facts = list(self._facts.values())
         shown = self._fitting(facts, max(self._console.height - 3, 1))
+        told = [self._cells(fact) for fact in shown]
+        bar = 16 if self._is_broad else 8
+        others = sum(max(map(len, each)) + 2 for each in zip(*told, strict=True))
+        room = self._console.width - bar - others - 3  # an empty column takes one
         table = Table.grid(padding=(0, 2))
-        for fact in shown:
+        for fact, (place, *figures, last) in zip(shown, told, strict=True):
             table.add_row(
-                Text(fact.name),
-                Text(fact.place, style="red" if fact.state == "failed" else ""),
-                _bar(fact.total, fact.env_steps, 16),
-                Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
-                Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),
-                Text(fact.outcome),
+                Text(shortened(fact.name, max(room, 10))),
+                Text(place, style="red" if fact.state == "failed" else ""),
+                _bar(fact.total, fact.env_steps, bar),
+                *(Text(figure, justify="right") for figure in figures),
+                Text(last),
             )
         hidden = [Text(f"and {len(facts) - len(shown)} more")] if len(shown) < len(facts) else []
         return Group(table, *hidden, Text(overview(facts)))
+
+    @property
+    def _is_broad(self) -> bool:
+        return self._console.width >= _BROAD
+
+    def _cells(self, fact: RunFacts) -> tuple[str, ...]:
+        """What stands beside the name and the bar."""
+        share, unit = min(1.0, fact.env_steps / fact.total), " env steps" if self._is_broad else ""
+        speed = f"{number(fact.speed)}{unit}/s" if fact.speed else ""
+        end = fact.outcome if self._is_broad else fact.outcome.partition(" [")[0]
+        return fact.place, f"{share:.0%}", speed, end
 
     def _fitting(self, facts: list[RunFacts], room: int) -> list[RunFacts]:
         """Where not all have room, the most telling ones in their places."""
