@@ -29,6 +29,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
+from dtqn.text import terminal_width
 from dtqn.training import chance_level
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
@@ -220,10 +221,18 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
+    print(f"\n{_told(table, terminal_width(out))} in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
+
+
+def _told(table: comparison_table.Table, width: int | None) -> str:
+    """The table for people, and what has its files."""
+    if width is None:
+        return f"{comparison_table.to_text(table)}\ntable and curves"
+    told = comparison_table.to_terminal(table, width, comparison_notes.pressing(table.notes))
+    return f"{told}\nwhole table, {len(table.notes)} notes and curves"
 
 
 def _table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -285,6 +286,14 @@ FIGURES = (
     _mean_of("updates_per_second", "updates/s"),
 )
 """All figures of a line, in the order of the table's columns."""
+_SHORT = (
+    *(("agent",), ("runs",), ("iqm", "minimum", "success", "return"), ("solved", "tasks_solved")),
+    *(("improvement",), ("success_of_last", "return_of_last"), ("minutes",), ("env_steps",)),
+)
+"""The columns of a terminal's table while there is room, of each group the first that has figures."""
+_LEAST_OF_AGENT = 16
+"""Letters of its name in a line of that table."""
+_MOST_NOTES = 3
 
 
 def scored(value: float, score: str) -> str:
@@ -422,6 +431,45 @@ def to_text(table: Table) -> str:
     for env, rows in table.parts.items():
         lines += [env, *columns(rows), *table.under[env], ""]
     return "\n".join([*lines, *table.notes]) + "\n"
+
+
+def to_terminal(table: Table, width: int, pressing: Sequence[str]) -> str:
+    """What matters most of each table, in lines that fit, and of the notes a few.
+
+    Args:
+        pressing: the notes that must be known, after those below the tables.
+    """
+    lines = [*textwrap.wrap(table.above, width), ""] if table.above else []
+    for env in table.under:
+        lines += [env, *_short(table, [line for line in table.lines if line["env"] == env], width), ""]
+    notes = dict.fromkeys([*(note for under in table.under.values() for note in under), *pressing])
+    for note in list(notes)[:_MOST_NOTES]:
+        lines += textwrap.wrap(note, width, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def _short(table: Table, here: Sequence[Figures], width: int) -> list[str]:
+    """The table of these lines with as many columns of `_SHORT` as have room."""
+    texts, score = [cells(line, table.baseline) for line in here], here[0]["score"]
+    heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
+    shown, least = list[list[str]](), list[int]()
+    for keys in _SHORT:
+        named = (heads[key] for key in keys)
+        head = next((name for name in named if any(text.get(name, "-") != "-" for text in texts)), None)
+        if head is None:
+            continue
+        column = [text[head].replace(" ", "\N{NO-BREAK SPACE}") for text in texts]
+        if "iqm" in keys:  # of random actions and of published figures there is no more than the score
+            column = [
+                text.get(score, "-") if cell == "-" else cell
+                for cell, text in zip(column, texts, strict=True)
+            ]
+        room = max(map(len, [*head.split(), *column]))
+        room = min(room, _LEAST_OF_AGENT) if head == "agent" else room
+        if sum(least) + room + 2 * len(least) <= width:
+            shown, least = [*shown, [head, *column]], [*least, room]
+    lines = columns([*zip(*shown, strict=True)], width, least)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def to_markdown(table: Table, command: str = "") -> str:
