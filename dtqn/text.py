@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-_NARROWEST = 10
-"""Characters to which a column is wrapped at most."""
-_HARD_SPACE = "\N{NO-BREAK SPACE}"
+_NARROWEST = 24
+"""Characters to which a column is wrapped at most, unless its words are shorter."""
+HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float) -> str:
@@ -75,41 +75,30 @@ def shortened(text: str, room: int) -> str:
 
 def packed(parts: Sequence[str], width: int, indent: str = "") -> list[str]:
     """Lines of as many whole parts as have room, two spaces apart; the first one has no indent."""
-    unbroken = "  ".join(part.replace(" ", _HARD_SPACE) for part in parts)
+    unbroken = "  ".join(part.replace(" ", HARD_SPACE) for part in parts)
     lines = textwrap.wrap(unbroken, width, subsequent_indent=indent, break_on_hyphens=False)
-    return [line.replace(_HARD_SPACE, " ") for line in lines]
+    return [line.replace(HARD_SPACE, " ") for line in lines]
 
 
-def columns(
-    rows: Sequence[Sequence[str] | str], width: int | None = None, least: Sequence[int] | None = None
-) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Lines in which the cells of `rows`, all of one length, stand below each other.
 
     Args:
-        rows: a text in place of cells is a line of its own.
-        width: where lines would be longer, the widest columns are wrapped; None never wraps.
-        least: letters that each column keeps; None: ten, and the first column all.
+        width: where lines would be longer, the widest columns but the first are wrapped; None never wraps.
     """
-    widths = [max(map(len, column)) for column in zip(*_cells(rows), strict=True)]
-    kept = [*widths[:1], *([_NARROWEST] * len(widths[1:]))] if least is None else least
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    words = [max(map(len, " ".join(column).split(" "))) for column in zip(*rows, strict=True)]
+    least = [*widths[:1], *(min(word, _NARROWEST) for word in words[1:])]
     while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        can_give = [n for n in range(len(widths)) if widths[n] > kept[n]]
-        if not can_give:
+        if not (can_give := [n for n in range(len(widths)) if widths[n] > least[n]]):
             break
         widths[max(can_give, key=widths.__getitem__)] -= 1
     lines = []
     for row in rows:
-        if isinstance(row, str):
-            lines.append(row)
-            continue
         cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
-            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
+            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip().replace(HARD_SPACE, " "))
     return lines
-
-
-def _cells(rows: Sequence[Sequence[str] | str]) -> list[Sequence[str]]:
-    return [row for row in rows if not isinstance(row, str)]
 
 
 def _wrapped(cell: str, room: int) -> list[str]:

@@ -13,9 +13,6 @@ from dtqn.settings.config import ConfigError, wrong
 from dtqn.settings.task import task_of
 from dtqn.text import columns, shortened, terminal_width
 
-_ACTIONS = 13
-"""Letters of the actions in a terminal: those of Discrete(104)."""
-
 
 def list_tasks(arguments: Sequence[str]) -> int:
     """List the tasks, or show one."""
@@ -58,9 +55,6 @@ def _lines(word: str | None, width: int | None) -> list[str]:
         raise wrong("WORD", word, "no task has it; without it all are listed")
     if width is None:
         return columns([[name.replace("_", " ") for name in rows[0]._fields], *rows])
-    short = [["id", "limit", "actions"]]
-    short += [[row.id, row.time_limit, shortened(row.actions, _ACTIONS)] for row in rows]
-    room = width - sum(max(map(len, column)) + 2 for column in zip(*short, strict=True))
-    seen = ["observation", *(row.observation for row in rows)]
-    last = [shortened(each, max(room, 3)) for each in seen]
-    return columns([[*cells, each] for cells, each in zip(short, last, strict=True)])
+    short = [(row.id, row.time_limit, shortened(row.actions, 13), row.observation) for row in rows]
+    lines = columns([("id", "limit", "actions", "observation"), *short])
+    return [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]

@@ -24,8 +24,6 @@ from dtqn.training.directory import RunDir, pages_of
 
 _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
-_WIDE = 1000
-"""Letters of a line that no terminal shows."""
 _SHOWN = 6
 """Episodes that the page about a run shows."""
 
@@ -41,11 +39,10 @@ def list_runs(arguments: Sequence[str]) -> int:
 
     found, broken = listing.runs_in(given["folder"])
     if given["json"]:
-        told = [{"run_dir": str(path), "error": why} for path, why in broken.items()]
-        print(json.dumps({"runs": [run.data for run in found], "broken": told}))
+        print(json.dumps({"runs": [run._asdict() for run in found], "broken": broken}))
     else:
-        told_lines = listing.lines(found, broken, terminal_width(sys.stdout) or _WIDE)
-        print("\n".join(told_lines or [f"no runs in {given['folder']}"]))
+        lines = listing.lines(found, broken, terminal_width(sys.stdout) or 1000)
+        print("\n".join(lines or [f"no runs in {given['folder']}"]))
     return 0
 
 

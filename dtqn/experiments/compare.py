@@ -221,18 +221,14 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{_told(table, terminal_width(out))} in {folder}", file=out)
+    if (width := terminal_width(out)) is None:
+        told = f"{comparison_table.to_text(table)}\ntable and curves"
+    else:
+        told = f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(notes)} notes and curves"
+    print(f"\n{told} in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
-
-
-def _told(table: comparison_table.Table, width: int | None) -> str:
-    """The table for people, and what has its files."""
-    if width is None:
-        return f"{comparison_table.to_text(table)}\ntable and curves"
-    told = comparison_table.to_terminal(table, width, comparison_notes.pressing(table.notes))
-    return f"{told}\nwhole table, {len(table.notes)} notes and curves"
 
 
 def _table(

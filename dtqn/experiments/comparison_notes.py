@@ -78,13 +78,6 @@ def notes(
 
 
 _DIFFER = " DIFFER: "
-_CHANGED = "CHANGED DURING TRAINING"
-_MISSING = ", in no figure: "
-
-
-def pressing(notes: Sequence[str]) -> list[str]:
-    """Those without which a table would mislead, the gravest first."""
-    return [note for mark in (_MISSING, _CHANGED, _DIFFER) for note in notes if mark in note]
 
 
 def _told(what: str, values: Values) -> list[str]:
@@ -134,7 +127,7 @@ def _changed(runs: Sequence[Figures]) -> list[str]:
         for run in runs
         if run["changed_at"]
     ]
-    what = f"Task or network {_CHANGED} (--accept-changed-code)"
+    what = "Task or network CHANGED DURING TRAINING (--accept-changed-code)"
     return [f"{what}: {'; '.join(told)}."] if told else []
 
 
@@ -154,7 +147,7 @@ def _unpublished(configs: Sequence[Config]) -> list[str]:
 
 def _missing(outcomes: Sequence[Outcome], runs: Sequence[Figures]) -> list[str]:
     return [
-        f"{outcome.state.upper()}{_MISSING}{_name(run)}, {run['error']} ({run['run_dir']})"
+        f"{outcome.state.upper()}, in no figure: {_name(run)}, {run['error']} ({run['run_dir']})"
         for outcome, run in zip(outcomes, runs, strict=True)
         if run["error"]
     ]

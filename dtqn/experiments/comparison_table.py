@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, judged_by, last_evaluations
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
-from dtqn.text import columns, number
+from dtqn.text import HARD_SPACE, columns, number, shortened
 from dtqn.training.metrics import Row, is_evaluation
 
 ALL_TASKS = "all tasks"
@@ -286,14 +287,15 @@ FIGURES = (
     _mean_of("updates_per_second", "updates/s"),
 )
 """All figures of a line, in the order of the table's columns."""
-_SHORT = (
+_TELLING = (
     *(("agent",), ("runs",), ("iqm", "minimum", "success", "return"), ("solved", "tasks_solved")),
     *(("improvement",), ("success_of_last", "return_of_last"), ("minutes",), ("env_steps",)),
 )
-"""The columns of a terminal's table while there is room, of each group the first that has figures."""
-_LEAST_OF_AGENT = 16
-"""Letters of its name in a line of that table."""
-_MOST_NOTES = 3
+"""The columns of a terminal, of each group the first that has figures; where room ends, the last go."""
+_WARNS = re.compile("DIFFER:|CHANGED DURING|, in no figure:")
+"""The notes that a terminal may show."""
+_AGENT = 20
+"""Letters of an agent's name there."""
 
 
 def scored(value: float, score: str) -> str:
@@ -433,43 +435,31 @@ def to_text(table: Table) -> str:
     return "\n".join([*lines, *table.notes]) + "\n"
 
 
-def to_terminal(table: Table, width: int, pressing: Sequence[str]) -> str:
-    """What matters most of each table, in lines that fit, and of the notes a few.
+def to_terminal(table: Table, width: int) -> str:
+    """The most telling columns and at most three notes, in lines that fit."""
+    lines = [table.above, ""] if table.above else []
+    for env, rows in table.parts.items():
+        score = next(line["score"] for line in table.lines if line["env"] == env)
+        heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
+        groups = [[heads[key] for key in keys if heads[key] in rows[0]] for keys in _TELLING]
+        names = [there[0] for there in groups if there]
+        lines += [env, *_fitting(names, [dict(zip(rows[0], row, strict=True)) for row in rows], score, width)]
+    notes = [note for under in table.under.values() for note in under]
+    lines += list(dict.fromkeys([*notes, *filter(_WARNS.search, table.notes)]))[:3]
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
 
-    Args:
-        pressing: the notes that must be known, after those below the tables.
-    """
-    lines = [*textwrap.wrap(table.above, width), ""] if table.above else []
-    for env in table.under:
-        lines += [env, *_short(table, [line for line in table.lines if line["env"] == env], width), ""]
-    notes = dict.fromkeys([*(note for under in table.under.values() for note in under), *pressing])
-    for note in list(notes)[:_MOST_NOTES]:
-        lines += textwrap.wrap(note, width, break_on_hyphens=False)
-    return "\n".join(lines) + "\n"
 
-
-def _short(table: Table, here: Sequence[Figures], width: int) -> list[str]:
-    """The table of these lines with as many columns of `_SHORT` as have room."""
-    texts, score = [cells(line, table.baseline) for line in here], here[0]["score"]
-    heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
-    shown, least = list[list[str]](), list[int]()
-    for keys in _SHORT:
-        named = (heads[key] for key in keys)
-        head = next((name for name in named if any(text.get(name, "-") != "-" for text in texts)), None)
-        if head is None:
-            continue
-        column = [text[head].replace(" ", "\N{NO-BREAK SPACE}") for text in texts]
-        if "iqm" in keys:  # of random actions and of published figures there is no more than the score
-            column = [
-                text.get(score, "-") if cell == "-" else cell
-                for cell, text in zip(column, texts, strict=True)
-            ]
-        room = max(map(len, [*head.split(), *column]))
-        room = min(room, _LEAST_OF_AGENT) if head == "agent" else room
-        if sum(least) + room + 2 * len(least) <= width:
-            shown, least = [*shown, [head, *column]], [*least, room]
-    lines = columns([*zip(*shown, strict=True)], width, least)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+def _fitting(names: list[str], texts: Sequence[dict[str, str]], score: str, width: int) -> list[str]:
+    """A table of these columns and a blank line; where there is no room, the last columns are left out."""
+    rows = [[text[name].replace(" ", HARD_SPACE) for name in names] for text in texts[1:]]
+    for row, text in zip(rows, texts[1:], strict=True):
+        row[0] = shortened(text["agent"], _AGENT)
+        if row[2:3] == ["-"]:  # random actions have a score and nothing else
+            row[2] = text.get(score, "-")
+    lines = columns([names, *rows], width)
+    if len(names) > 1 and max(map(len, lines)) > width:
+        return _fitting(names[:-1], texts, score, width)
+    return [*lines, ""]
 
 
 def to_markdown(table: Table, command: str = "") -> str:

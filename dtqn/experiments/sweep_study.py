@@ -28,7 +28,7 @@ from dtqn.experiments.sweep_space import Parameter
 from dtqn.files import lock_file, locked
 from dtqn.settings.config import ConfigError
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.logging.set_verbosity(optuna.logging.ERROR)
 _JOURNAL = "journal.log"
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""

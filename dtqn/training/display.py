@@ -191,7 +191,7 @@ class PlainView(_Lines):
     def _show(self) -> None:
         self._shown = time.monotonic()
         status = self._status
-        self.say(f"{status.steps} ({status.share})  {status.eta}  {'  '.join(status.figures)}")
+        self.say("  ".join([f"{status.steps} ({status.share})", status.eta, *status.figures]))
 
 
 class TerminalView(_Screen):
@@ -236,26 +236,19 @@ class PlainRunsView(_Lines):
         super().__init__(out, every_seconds)
         self._runs = runs
         self._states: dict[str, str] = {}
-        self._said: dict[str, str] = {}
 
     def update(self, changed: Sequence[Watched]) -> None:
         for run in changed:
             if self._states.get(run.name, "waiting") != run.state:
-                self._tell(RunFacts(run))
+                self.say(RunFacts(run).line)
             self._states[run.name] = run.state
         if self._is_due():
             self._shown = time.monotonic()
             facts = [RunFacts(run) for run in self._runs]
             for fact in facts:
-                if fact.state == "running":
-                    self._tell(fact)
+                if fact.state == "running" and fact.env_steps:  # the first line of it has been said
+                    self.say(fact.line)
             self.say(overview(facts))
-
-    def _tell(self, fact: RunFacts) -> None:
-        """The run's line, unless nothing has changed since it was said."""
-        if self._said.get(fact.name) != fact.line:
-            self.say(fact.line)
-        self._said[fact.name] = fact.line
 
 
 class TerminalRunsView(_Screen):
@@ -274,32 +267,21 @@ class TerminalRunsView(_Screen):
     def _render(self) -> RenderableType:
         facts = list(self._facts.values())
         shown = self._fitting(facts, max(self._console.height - 3, 1))
-        told = [self._cells(fact) for fact in shown]
-        bar = 16 if self._is_broad else 8
-        others = sum(max(map(len, each)) + 2 for each in zip(*told, strict=True))
-        room = self._console.width - bar - others - 3  # an empty column takes one
+        broad = self._console.width >= _BROAD
+        told = [_beside(fact, broad) for fact in shown]
+        taken = sum(max(map(len, each)) + 2 for each in zip(*told, strict=True)) + (19 if broad else 11)
         table = Table.grid(padding=(0, 2))
-        for fact, (place, *figures, last) in zip(shown, told, strict=True):
+        for fact, (place, share, speed, end) in zip(shown, told, strict=True):
             table.add_row(
-                Text(shortened(fact.name, max(room, 10))),
+                Text(shortened(fact.name, max(self._console.width - taken, 10))),
                 Text(place, style="red" if fact.state == "failed" else ""),
-                _bar(fact.total, fact.env_steps, bar),
-                *(Text(figure, justify="right") for figure in figures),
-                Text(last),
+                _bar(fact.total, fact.env_steps, 16 if broad else 8),
+                Text(share, justify="right"),
+                Text(speed, justify="right"),
+                Text(end),
             )
         hidden = [Text(f"and {len(facts) - len(shown)} more")] if len(shown) < len(facts) else []
         return Group(table, *hidden, Text(overview(facts)))
-
-    @property
-    def _is_broad(self) -> bool:
-        return self._console.width >= _BROAD
-
-    def _cells(self, fact: RunFacts) -> tuple[str, ...]:
-        """What stands beside the name and the bar."""
-        share, unit = min(1.0, fact.env_steps / fact.total), " env steps" if self._is_broad else ""
-        speed = f"{number(fact.speed)}{unit}/s" if fact.speed else ""
-        end = fact.outcome if self._is_broad else fact.outcome.partition(" [")[0]
-        return fact.place, f"{share:.0%}", speed, end
 
     def _fitting(self, facts: list[RunFacts], room: int) -> list[RunFacts]:
         """Where not all have room, the most telling ones in their places."""
@@ -307,6 +289,13 @@ class TerminalRunsView(_Screen):
             return facts
         kept = sorted(facts, key=lambda fact: self._ORDER.index(fact.state))[: room - 1]
         return [fact for fact in facts if fact in kept]
+
+
+def _beside(fact: RunFacts, broad: bool) -> tuple[str, ...]:
+    """What stands beside a run's name and bar."""
+    speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
+    end = fact.outcome if broad else fact.outcome.partition(" [")[0]
+    return fact.place, f"{min(1.0, fact.env_steps / fact.total):.0%}", speed, end
 
 
 RunsView = PlainRunsView | TerminalRunsView

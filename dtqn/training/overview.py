@@ -39,7 +39,7 @@ class RunFacts:
         last: dict[str, float | int | None] = {}
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
-        self.name, self.state, self.last = run.name, run.state, last
+        self.name, self.state = run.name, run.state
         self.place = f"{run.state} on {run.where}" if run.where else run.state
         """The state, with the machine if it is another one."""
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
@@ -94,4 +94,4 @@ def overview(facts: Sequence[RunFacts]) -> str:
         eta = clock(max(ends))
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     count = counted(len(facts), "run")
-    return f"{count}: {states}" + (f"  eta {eta}" if any(fact.left for fact in facts) else "")
+    return f"{count}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
