@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import ANY_FAULT, located
+from dtqn.text import columns
 from dtqn.types import leaves, map_tree
 
 BATCH: Final = 4
@@ -63,6 +64,8 @@ class Subject:
         self.name, self.dtype, self.tolerance, self.batch = name, dtype, TOLERANCE[dtype], batch
         self.contract = MADE
         """The promise that is looked at."""
+        self.figures: dict[str, list[tuple[float, float]]] = {}
+        """By promise, the differences that were found, each with the one that is allowed."""
         self._make = make
         self.module: Any = self.another()
 
@@ -88,8 +91,21 @@ class Subject:
         """Look at each promise by its check, which reads this."""
         for self.contract, check in promises:
             check(self)
+            self.figures.setdefault(self.contract, [])
+
+    @contextmanager
+    def told(self, say: Callable[[str], None]) -> Iterator[None]:
+        """A block after which `say` is told which contracts hold, with their worst figures, and if all do."""
+        try:
+            yield
+        finally:
+            told = [(contract, "holds", _worst(found)) for contract, found in self.figures.items()]
+            for line in columns([("contract", "", "found of allowed"), *told]):
+                say(line)
+        say(f"{self.name} holds all {len(told)} contracts")
 
     def broken(self, problem: str, contract: str | None = None) -> ContractError:
+        self.figures.pop(contract or self.contract, None)
         text = f"{self.name} breaks the contract '{contract or self.contract}': {problem}"
         return ContractError(" ".join(text.split()))
 
@@ -114,7 +130,9 @@ class Subject:
             return
         difference = _difference(one, other)
         scale = max(1.0, float(other.detach().double().abs().max()))
-        if difference > scale * (self.tolerance if tolerance is None else tolerance):
+        allowed = self.tolerance if tolerance is None else tolerance
+        self.figures.setdefault(self.contract, []).append((difference / scale, allowed))
+        if difference > scale * allowed:
             raise self.broken(f"{what} differ (by {difference:.2g} at most)")
 
     def unwritten(self, what: str, arguments: Any, call: Callable[[], Any]) -> Any:
@@ -162,6 +180,11 @@ class Subject:
         has_moved = _difference(output(self.module), first) >= self.tolerance / 100
         is_free = not any(True for _ in self.module.parameters())
         self.must(has_moved or is_free, "its parameters have changed, and its output has not")
+
+
+def _worst(found: Sequence[tuple[float, float]]) -> str:
+    difference, allowed = max(found, key=lambda each: each[0] / (each[1] or 1.0), default=(0.0, 0.0))
+    return f"{difference:.2g} of {allowed:.2g}" if found else ""
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
