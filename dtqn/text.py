@@ -73,13 +73,6 @@ def shortened(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1 - end]}…{text[-end:]}"
 
 
-def packed(parts: Sequence[str], width: int, indent: str = "") -> list[str]:
-    """Lines of as many whole parts as have room, two spaces apart; the first one has no indent."""
-    unbroken = "  ".join(part.replace(" ", HARD_SPACE) for part in parts)
-    lines = textwrap.wrap(unbroken, width, subsequent_indent=indent, break_on_hyphens=False)
-    return [line.replace(HARD_SPACE, " ") for line in lines]
-
-
 def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Lines in which the cells of `rows`, all of one length, stand below each other.
 

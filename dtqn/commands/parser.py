@@ -25,11 +25,8 @@ class _Formatter(argparse.HelpFormatter):
     """A description keeps its lists; other text fills the lines, and no word is broken at its hyphens."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.strip().split("\n\n")
-        lines = [
-            each.split("\n") if "\n  " in each else self._split_lines(each, width) for each in paragraphs
-        ]
-        return "\n\n".join(map("\n".join, lines))
+        parts = (each if "\n  " in each else self._split_lines(each, width) for each in text.split("\n\n"))
+        return "\n\n".join(each if isinstance(each, str) else "\n".join(each) for each in parts)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)

@@ -39,7 +39,7 @@ def list_runs(arguments: Sequence[str]) -> int:
 
     found, broken = listing.runs_in(given["folder"])
     if given["json"]:
-        print(json.dumps({"runs": [run._asdict() for run in found], "broken": broken}))
+        print(json.dumps({"runs": found, "broken": broken}))
     else:
         lines = listing.lines(found, broken, terminal_width(sys.stdout) or 1000)
         print("\n".join(lines or [f"no runs in {given['folder']}"]))

@@ -42,7 +42,7 @@ def check_core(
     config: NetworkConfig = SMALL,
     name: str = "make_core",
     trace_dtype: str = "float16",
-    say: Callable[[str], None] = print,
+    say: Callable[[str], object] = print,
 ) -> None:
     """Holds the cores that `make_core(config)` makes to `dtqn.networks.q_network.Core`.
 

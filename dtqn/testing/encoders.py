@@ -25,7 +25,7 @@ def check_encoder(
     observation_space: gymnasium.Space | None = None,
     num_actions: int = 3,
     name: str = "make_encoder",
-    say: Callable[[str], None] = print,
+    say: Callable[[str], object] = print,
 ) -> None:
     """Holds an encoder to `dtqn.networks.q_network.Encoder`: the features of a step are of that step alone.
 

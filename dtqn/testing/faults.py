@@ -64,8 +64,8 @@ class Subject:
         self.name, self.dtype, self.tolerance, self.batch = name, dtype, TOLERANCE[dtype], batch
         self.contract = MADE
         """The promise that is looked at."""
-        self.figures: dict[str, list[tuple[float, float]]] = {}
-        """By promise, the differences that were found, each with the one that is allowed."""
+        self.figures: dict[str, tuple[float, str]] = {}
+        """By promise, the largest difference as a share of the one that is allowed, and both in words."""
         self._make = make
         self.module: Any = self.another()
 
@@ -91,15 +91,15 @@ class Subject:
         """Look at each promise by its check, which reads this."""
         for self.contract, check in promises:
             check(self)
-            self.figures.setdefault(self.contract, [])
+            self.figures.setdefault(self.contract, (0.0, ""))
 
     @contextmanager
-    def told(self, say: Callable[[str], None]) -> Iterator[None]:
+    def told(self, say: Callable[[str], object]) -> Iterator[None]:
         """A block after which `say` is told which contracts hold, with their worst figures, and if all do."""
         try:
             yield
         finally:
-            told = [(contract, "holds", _worst(found)) for contract, found in self.figures.items()]
+            told = [(contract, "holds", found) for contract, (_, found) in self.figures.items()]
             for line in columns([("contract", "", "found of allowed"), *told]):
                 say(line)
         say(f"{self.name} holds all {len(told)} contracts")
@@ -131,7 +131,8 @@ class Subject:
         difference = _difference(one, other)
         scale = max(1.0, float(other.detach().double().abs().max()))
         allowed = self.tolerance if tolerance is None else tolerance
-        self.figures.setdefault(self.contract, []).append((difference / scale, allowed))
+        found = (difference / scale / (allowed or 1.0), f"{difference / scale:.2g} of {allowed:.2g}")
+        self.figures[self.contract] = max(self.figures.get(self.contract, found), found)
         if difference > scale * allowed:
             raise self.broken(f"{what} differ (by {difference:.2g} at most)")
 
@@ -180,11 +181,6 @@ class Subject:
         has_moved = _difference(output(self.module), first) >= self.tolerance / 100
         is_free = not any(True for _ in self.module.parameters())
         self.must(has_moved or is_free, "its parameters have changed, and its output has not")
-
-
-def _worst(found: Sequence[tuple[float, float]]) -> str:
-    difference, allowed = max(found, key=lambda each: each[0] / (each[1] or 1.0), default=(0.0, 0.0))
-    return f"{difference:.2g} of {allowed:.2g}" if found else ""
 
 
 def _difference(one: Tensor, other: Tensor) -> float:

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number, packed, shortened
+from dtqn.text import clock, number, shortened
 from dtqn.training.metrics import Row, outcome
 from dtqn.training.overview import RunFacts, Watched, overview
 
@@ -26,7 +26,7 @@ _LEAST_SECONDS = 0.25
 _FEWEST_UPDATES = 10
 """Before the time to go is told."""
 _BROAD = 110
-"""Columns from which on a terminal has room for all that is known of a run, in a line."""
+"""Columns of a terminal that has room for all that is known of a run."""
 
 
 class Output:
@@ -156,7 +156,7 @@ class _Status:
         return f"eta {clock(left and left * (now - then) / (env_now - env_then))}"
 
     @property
-    def figures(self) -> list[str]:
+    def figures(self) -> str:
         last = self._last
         parts = [f"{number(self._env_speed)} env steps/s", f"{self._learner_speed:.1f} learner steps/s"]
         if "train/success" in last:
@@ -167,7 +167,7 @@ class _Status:
             parts.append(f"eval {outcome(last)}")
         if "learner/loss" in last:
             parts.append(f"loss {last['learner/loss']:.4g}")
-        return parts
+        return "  ".join(parts)
 
 
 class PlainView(_Lines):
@@ -191,7 +191,7 @@ class PlainView(_Lines):
     def _show(self) -> None:
         self._shown = time.monotonic()
         status = self._status
-        self.say("  ".join([f"{status.steps} ({status.share})", status.eta, *status.figures]))
+        self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
 
 
 class TerminalView(_Screen):
@@ -207,7 +207,7 @@ class TerminalView(_Screen):
         line.add_row(
             _bar(status.total, status.env_steps, 24), Text(f"{status.share}  {status.steps}  {status.eta}")
         )
-        return Group(line, *map(Text, packed(status.figures, self._console.width)))
+        return Group(line, Text(status.figures))
 
     def tick(self, env_steps: int, learner_steps: int) -> None:
         self._status.tick(env_steps, learner_steps)
@@ -268,17 +268,17 @@ class TerminalRunsView(_Screen):
         facts = list(self._facts.values())
         shown = self._fitting(facts, max(self._console.height - 3, 1))
         broad = self._console.width >= _BROAD
-        told = [_beside(fact, broad) for fact in shown]
-        taken = sum(max(map(len, each)) + 2 for each in zip(*told, strict=True)) + (19 if broad else 11)
+        room = max(self._console.width - (90 if broad else 54), 10)  # beside what else is told
         table = Table.grid(padding=(0, 2))
-        for fact, (place, share, speed, end) in zip(shown, told, strict=True):
+        for fact in shown:
+            speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
             table.add_row(
-                Text(shortened(fact.name, max(self._console.width - taken, 10))),
-                Text(place, style="red" if fact.state == "failed" else ""),
+                Text(shortened(fact.name, room)),
+                Text(fact.place if broad else fact.state, style="red" if fact.state == "failed" else ""),
                 _bar(fact.total, fact.env_steps, 16 if broad else 8),
-                Text(share, justify="right"),
+                Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
                 Text(speed, justify="right"),
-                Text(end),
+                Text(fact.outcome if broad else fact.outcome.partition(" [")[0]),
             )
         hidden = [Text(f"and {len(facts) - len(shown)} more")] if len(shown) < len(facts) else []
         return Group(table, *hidden, Text(overview(facts)))
@@ -289,13 +289,6 @@ class TerminalRunsView(_Screen):
             return facts
         kept = sorted(facts, key=lambda fact: self._ORDER.index(fact.state))[: room - 1]
         return [fact for fact in facts if fact in kept]
-
-
-def _beside(fact: RunFacts, broad: bool) -> tuple[str, ...]:
-    """What stands beside a run's name and bar."""
-    speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
-    end = fact.outcome if broad else fact.outcome.partition(" [")[0]
-    return fact.place, f"{min(1.0, fact.env_steps / fact.total):.0%}", speed, end
 
 
 RunsView = PlainRunsView | TerminalRunsView

@@ -5,35 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from dtqn.files import fault
 from dtqn.settings import presets
 from dtqn.settings.config import ConfigError
 from dtqn.settings.names import name_of
-from dtqn.text import columns, number, one_line, packed
+from dtqn.text import columns, number, one_line
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import is_evaluation, outcome, read_run
 
-
-class Found(NamedTuple):
-    """A run in a folder."""
-
-    run_dir: str
-    task: str
-    agent: str
-    """With `+` before each setting that is not its preset's."""
-    seed: int
-    state: str
-    """`finished`, `running`, `stopped`, or `exported`."""
-    env_steps: int
-    total_env_steps: int
-    evaluation: dict[str, float | int | None]
-    """The figures `eval/...` of the last one; empty before the first."""
-    score: str
-    """The last evaluation in words."""
-    command: str
-    """What goes on with a stopped one; empty of others."""
+Found = dict[str, Any]
+"""A run as JSON has it: `run_dir`, `task`, `agent` (with `+` before each setting that is not its preset's),
+`seed`, `state` (finished, running, stopped or exported), `env_steps` of `total_env_steps`, the figures of the
+last `evaluation` and its `score` in words, and the `command` that goes on with a stopped one."""
 
 
 def runs_in(folder: Path) -> tuple[list[Found], dict[str, str]]:
@@ -67,17 +52,15 @@ def _found(directory: RunDir) -> Found:
     state = "exported" if directory.is_exported else "finished" if result is not None else "stopped"
     state = "running" if state == "stopped" and directory.in_use else state
     last = next(filter(is_evaluation, reversed(rows)), {})
-    return Found(
-        str(directory.path),
-        *name_of(config),
-        config.seed,
-        state,
-        int(float(rows[-1]["env_steps"] or 0)) if rows else 0,  # beyond floats it is broken, not told
-        config.total_env_steps,
-        {name: value for name, value in last.items() if name.startswith("eval/")},
-        outcome(last) if last else "",
-        directory.command("--resume") if state == "stopped" else "",
-    )
+    task, agent = name_of(config)
+    steps = int(float(rows[-1]["env_steps"] or 0)) if rows else 0  # beyond floats it is broken, not told
+    return {
+        **{"run_dir": str(directory.path), "task": task, "agent": agent, "seed": config.seed, "state": state},
+        **{"env_steps": steps, "total_env_steps": config.total_env_steps},
+        "evaluation": {name: value for name, value in last.items() if name.startswith("eval/")},
+        "score": outcome(last) if last else "",
+        "command": directory.command("--resume") if state == "stopped" else "",
+    }
 
 
 def lines(found: Sequence[Found], broken: Mapping[str, str], width: int) -> list[str]:
@@ -86,21 +69,26 @@ def lines(found: Sequence[Found], broken: Mapping[str, str], width: int) -> list
     Args:
         width: of a line, but for commands, which are whole.
     """
-    settings = {run.agent: run.agent.split("+") for run in found}
+    settings = {run["agent"]: run["agent"].split("+") for run in found}
     known = [set(own) for name, *own in settings.values() if name in presets.agents()]
     shared = set[str].intersection(*known) if len(known) > 1 else set[str]()
-    told, before = list[str](), None
-    runs = sorted(found, key=lambda run: (run.task, run.agent))
+    told, before = list[str](), ("", "")
+    runs = sorted(found, key=lambda run: (run["task"], run["agent"]))
     for run, line in zip(runs, columns([_cells(run) for run in runs]), strict=True):
-        if before != (before := (run.task, run.agent)):
-            parts = [run.task, *(each for each in settings[run.agent] if each not in shared)]
-            told += packed([one_line(each, 80) for each in parts], width, "    ")
-        told += [line, *([f"    {one_line(run.command, 1000)}"] if run.command else [])]
+        if before != (before := (run["task"], run["agent"])):
+            name = "  ".join([run["task"], *(each for each in settings[run["agent"]] if each not in shared)])
+            told += textwrap.wrap(one_line(name, 1000), width, subsequent_indent="    ")
+        told += [line, *([f"    {one_line(run['command'], 1000)}"] if run["command"] else [])]
     for path, why in broken.items():
         told += textwrap.wrap(f"{one_line(path, 1000)}: broken: {why}", width, subsequent_indent="    ")
     return told
 
 
 def _cells(run: Found) -> tuple[str, ...]:
-    of_total = f" of {number(run.total_env_steps)}" if run.state in ("running", "stopped") else ""
-    return f"  seed {run.seed}", run.state, f"{number(run.env_steps)}{of_total} env steps", run.score
+    of_total = f" of {number(run['total_env_steps'])}" if run["state"] in ("running", "stopped") else ""
+    return (
+        f"  seed {run['seed']}",
+        run["state"],
+        f"{number(run['env_steps'])}{of_total} env steps",
+        run["score"],
+    )

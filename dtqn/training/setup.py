@@ -124,18 +124,15 @@ def check_own(config: Config) -> None:
     """
     from dtqn import testing  # which a run of the suite's own networks does not need
 
-    def say(line: str) -> None:
-        """A run tells of what is broken alone."""
-
-    network, task = config.network, task_spec(config)
+    network, task, silent = config.network, task_spec(config), str
     try:
         if is_own(network.encoder):
             name = f"network.encoder is {network.encoder}: it"
             space, actions = task.observation_space, num_actions(task)
-            testing.check_encoder(builder.make_encoder, network, space, actions, name, say)
+            testing.check_encoder(builder.make_encoder, network, space, actions, name, silent)
         if is_own(network.core):
             name = f"network.core is {network.core}: it"
-            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype, say)
+            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype, silent)
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
     if is_own(network.core):
