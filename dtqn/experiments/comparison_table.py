@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -292,8 +291,8 @@ _TELLING = (
     *(("improvement",), ("success_of_last", "return_of_last"), ("minutes",), ("env_steps",)),
 )
 """The columns of a terminal, of each group the first that has figures; where room ends, the last go."""
-_WARNS = re.compile("DIFFER:|CHANGED DURING|, in no figure:")
-"""The notes that a terminal may show."""
+_WARNS = (", in no figure:", "CHANGED DURING", "DIFFER:")
+"""In the notes that a terminal may show, the gravest first."""
 _AGENT = 20
 """Letters of an agent's name there."""
 
@@ -445,7 +444,8 @@ def to_terminal(table: Table, width: int) -> str:
         names = [there[0] for there in groups if there]
         lines += [env, *_fitting(names, [dict(zip(rows[0], row, strict=True)) for row in rows], score, width)]
     notes = [note for under in table.under.values() for note in under]
-    lines += list(dict.fromkeys([*notes, *filter(_WARNS.search, table.notes)]))[:3]
+    notes += [note for mark in _WARNS for note in table.notes if mark in note]
+    lines += list(dict.fromkeys(notes))[:3]
     return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
 
 
