@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from dtqn.files import fault
 from dtqn.settings import presets
 from dtqn.settings.config import ConfigError
 from dtqn.settings.names import name_of
-from dtqn.text import columns, number, one_line
+from dtqn.text import columns, number, one_line, shortened
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import is_evaluation, outcome, read_run
 
@@ -64,7 +65,7 @@ def _found(directory: RunDir) -> Found:
 
 
 def lines(found: Sequence[Found], broken: Mapping[str, str], width: int) -> list[str]:
-    """The list for people: seeds below their task and agent, with the settings in which agents differ.
+    """The list for people: runs below their task, agent, the settings in which agents differ, and folder.
 
     Args:
         width: of a line, but for commands, which are whole.
@@ -72,23 +73,22 @@ def lines(found: Sequence[Found], broken: Mapping[str, str], width: int) -> list
     settings = {run["agent"]: run["agent"].split("+") for run in found}
     known = [set(own) for name, *own in settings.values() if name in presets.agents()]
     shared = set[str].intersection(*known) if len(known) > 1 else set[str]()
-    told, before = list[str](), ("", "")
-    runs = sorted(found, key=lambda run: (run["task"], run["agent"]))
-    for run, line in zip(runs, columns([_cells(run) for run in runs]), strict=True):
-        if before != (before := (run["task"], run["agent"])):
-            name = "  ".join([run["task"], *(each for each in settings[run["agent"]] if each not in shared)])
-            told += textwrap.wrap(one_line(name, 1000), width, subsequent_indent="    ")
+    runs = sorted(found, key=lambda run: (run["task"], run["agent"], run["run_dir"]))
+    header, *table = columns([("  run", "state", "env steps", "last evaluation"), *map(_cells, runs)])
+    wrapped = partial(textwrap.wrap, width=width, subsequent_indent="    ", break_on_hyphens=False)
+    told, before = [header] * bool(found), ""
+    for run, line in zip(runs, table, strict=True):
+        own = [each for each in settings[run["agent"]] if each not in shared]
+        name = f"{' '.join([run['task'], *own])}, in {Path(run['run_dir']).parent}"
+        if before != (before := name):
+            told += wrapped(one_line(name, 1000))
         told += [line, *([f"    {one_line(run['command'], 1000)}"] if run["command"] else [])]
     for path, why in broken.items():
-        told += textwrap.wrap(f"{one_line(path, 1000)}: broken: {why}", width, subsequent_indent="    ")
+        told += wrapped(f"{one_line(path, 1000)}: broken: {why}")
     return told
 
 
 def _cells(run: Found) -> tuple[str, ...]:
     of_total = f" of {number(run['total_env_steps'])}" if run["state"] in ("running", "stopped") else ""
-    return (
-        f"  seed {run['seed']}",
-        run["state"],
-        f"{number(run['env_steps'])}{of_total} env steps",
-        run["score"],
-    )
+    name = shortened(one_line(Path(run["run_dir"]).name), 16)
+    return f"  {name}", run["state"], f"{number(run['env_steps'])}{of_total}", run["score"]

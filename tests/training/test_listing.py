@@ -57,13 +57,11 @@ def test_people_get_lines_that_fit(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert cli.main(["runs", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    heads = [line for line in lines if line.startswith("t-maze")]
-    assert heads == ["t-maze-passive-6 gtrxl", "t-maze-passive-6 gtrxl network.use_prev_reward=true"]
-    assert [line.split()[2] for line in lines if line.startswith("  seed 1  ")] == [
-        *("stopped", "finished", "finished"),
-    ]
+    told = "".join("".join(lines).split())  # as lines break anywhere in a long path
+    for head, state in (("gtrxl", "cstopped400of600"), ("gtrxlnetwork.use_prev_reward=true", "bfinished600")):
+        assert f"t-maze-passive-6{head},in{folder}{state}success" in told
+    assert f"t-maze-passive-6gtrxl,in{folder}/deepafinished600success" in told
     assert max(len(line) for line in lines if "--resume" not in line) <= 80
-    told = " ".join(" ".join(lines).split())
-    assert "\x1b" not in told and f"{folder}/away: broken: is a link to /etc, outside" in told
+    assert "\x1b" not in told and f"{folder}/away:broken:isalinkto/etc,outside" in told
     assert cli.main(["runs", str(folder / "empty")]) == 0
     assert capsys.readouterr().out == f"no runs in {folder}/empty\n"
