@@ -18,6 +18,7 @@ from envs.errors import ANY_FAULT, TaskError
 
 _COMMANDS = {
     "train": ("train", "train"),
+    "runs": ("trained", "list_runs"),
     "eval": ("trained", "evaluate"),
     "debug": ("trained", "debug"),
     "report": ("trained", "report"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import textwrap
 from collections.abc import Sequence
+from typing import TextIO
 
-_NARROWEST = 10
-"""Characters to which a column is wrapped at most."""
+_NARROWEST = 24
+"""Characters to which a column is wrapped at most, unless its words are shorter."""
+HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: float) -> str:
@@ -59,6 +62,17 @@ def gpu_is_full(error: BaseException) -> str:
     return f"the GPU has no memory left: {'. '.join(one_line(str(error)).split('. ')[:2])}"
 
 
+def terminal_width(out: TextIO) -> int | None:
+    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
+    return shutil.get_terminal_size().columns if out.isatty() else None
+
+
+def shortened(text: str, room: int) -> str:
+    """At most so many letters, at least three: the middle gives way, as names differ at their ends."""
+    end = (room - 1) // 2
+    return text if len(text) <= room else f"{text[: room - 1 - end]}…{text[-end:]}"
+
+
 def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Lines in which the cells of `rows`, all of one length, stand below each other.
 
@@ -66,16 +80,17 @@ def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str
         width: where lines would be longer, the widest columns but the first are wrapped; None never wraps.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    words = [max(map(len, " ".join(column).split(" "))) for column in zip(*rows, strict=True)]
+    least = [*widths[:1], *(min(word, _NARROWEST) for word in words[1:])]
     while width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)
-        if not widest or widths[widest] <= _NARROWEST:
+        if not (can_give := [n for n in range(len(widths)) if widths[n] > least[n]]):
             break
-        widths[widest] -= 1
+        widths[max(can_give, key=widths.__getitem__)] -= 1
     lines = []
     for row in rows:
         cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
-            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip())
+            lines.append("  ".join(map(str.ljust, parts, widths)).rstrip().replace(HARD_SPACE, " "))
     return lines
 
 

@@ -15,6 +15,8 @@ from envs.vector import AnyVectorEnv
 SUFFIXES = (".png", ".gif")
 MAX_FRAMES = 300
 FRAME_MILLISECONDS = 120
+LAST_MILLISECONDS = 1500
+"""A film's last picture is shown so long, as it tells how the episode ended."""
 
 
 def random_episode(env: AnyVectorEnv, seed: int) -> list[NDArray[np.uint8]]:
@@ -51,7 +53,7 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
     """Writes pictures, uint8 [height, width, 3] in pixels, as a .gif, or the first of them as a .png.
 
     Args:
-        milliseconds: how long each is shown.
+        milliseconds: how long each but the last is shown.
     """
     from PIL import Image  # not needed by whoever only makes tasks
 
@@ -64,7 +66,8 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
     different = dict(zip(keys, frames, strict=True))
     reduced = {key: Image.fromarray(picture).quantize() for key, picture in different.items()}
     first, *others = (reduced[key] for key in keys)
-    first.save(file, save_all=True, append_images=others, duration=milliseconds, loop=0)
+    shown = [*[milliseconds] * len(others), max(milliseconds, LAST_MILLISECONDS)]
+    first.save(file, save_all=True, append_images=others, duration=shown, loop=0)
 
 
 def of_copies(env: AnyVectorEnv, copies: Sequence[int]) -> list[NDArray[np.uint8]]:

@@ -38,7 +38,7 @@ def _fails(capsys, *argv):
 _WITHOUT_TORCH = """
 import sys
 from dtqn.cli import main
-for line in ("--version", "--help", "eval --help", "envs", "--print-config", "--seed x", "--env x", "evl"):
+for line in ("--version", "--help", "eval --help", "envs", "runs .", "--print-config", "--seed x", "evl"):
     argv = line.split()
     try:
         main(argv)
@@ -101,17 +101,30 @@ def test_help_shows_the_settings_that_matter(capsys, command):
     assert "--help-all" in printed
 
 
+@pytest.mark.parametrize("command", cli._COMMANDS)
+def test_every_help_fits_a_terminal(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = _help(capsys, command, "--help").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if line.endswith("-")], "no word is broken"
+    listed = {line.split()[0] for line in _help(capsys, "--help").splitlines() if line.startswith("  ")}
+    assert command in listed
+
+
 def test_the_list_of_tasks_fits_a_terminal(capsys, monkeypatch):
     assert cli.main(["envs"]) == 0
-    whole = capsys.readouterr().out
-    assert [line.split()[0] for line in whole.splitlines()[1:]] == list(envs.ids())
+    whole = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert whole == list(envs.ids())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for columns in (100, 140):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert cli.main(["envs"]) == 0
-        printed = capsys.readouterr().out
-        assert max(map(len, printed.splitlines())) <= columns < max(map(len, whole.splitlines()))
-        assert sorted("".join(printed.split())) == sorted("".join(whole.split())), "nothing is lost"
+    for word in ([], ["Memory"]):
+        monkeypatch.setenv("COLUMNS", "80")
+        assert cli.main(["envs", *word]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert [line.split()[0] for line in lines[1:]] == [
+            name for name in whole if not word or "memory" in name.lower()
+        ]
+        assert [*map(str.split, lines)][2][:3] == ["gridverse-memory-7x7", "250", "Discrete(6)"]
 
 
 def test_envs_shows_one_task(capsys, tmp_path):
@@ -201,6 +214,9 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["eval", "x", "--checkpoint", "first"], "argument --checkpoint: invalid choice: 'first' .*"),
         (["envs", "--json"], "--json is no option.*"),
         (["envs", "--render", "a.gif"], "--render needs --env"),
+        (["envs", "nosuch"], "WORD is nosuch: no task has it; without it all are listed"),
+        (["envs", "maze", "--env", "hallway"], "WORD is maze: it is for the list; .*"),
+        (["runs", "nowhere"], "DIR is nowhere: there is no such folder; must be one of runs"),
         (["envs", "--task.time_limit", "9"], "--task.time_limit needs --env"),
         (
             ["envs", "--env", "gridverse-memory-5x5", "--render", "a.txt"],

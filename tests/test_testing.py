@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -285,6 +286,30 @@ def test_a_broken_core_is_told_what_it_breaks(name: str) -> None:
     with pytest.raises(ContractError, match=f"^mine breaks the contract '{contract}': ") as error:
         check_core(lambda config: core(config.width), name="mine")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("leak", [1e-9, 1e-3])
+def test_a_check_tells_what_held_and_by_how_much(leak: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """A step may see 1e-8 of later ones; here it sees so much."""
+    core: Any = type(
+        "Core",
+        (Average,),
+        {"told": lambda self, call: call._replace(output=call.output + leak * call.x.flip(1).tanh())},
+    )
+    is_broken = leak > 1e-8
+    with pytest.raises(ContractError) if is_broken else contextlib.nullcontext():
+        check_core(lambda config: core(config.width), name="mine")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    held = {line.partition("  ")[0]: line.split()[-3:] for line in lines}
+    assert held.pop("contract") == ["found", "of", "allowed"]
+    if is_broken:
+        assert "batch rows are independent" in held and "causality" not in held
+        assert not any(line.startswith("mine") for line in lines)
+    else:
+        assert lines[-1] == f"mine holds all {len(held) - 1} contracts"
+        assert held["shapes and dtypes"][-1] == "holds" and held["causality"][1:] == ["of", "1e-08"]
+        assert 1e-10 < float(held["causality"][0]) < 1e-8
 
 
 class Steps(nn.Module):

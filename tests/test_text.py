@@ -28,6 +28,20 @@ def test_wide_columns_are_wrapped_to_the_width() -> None:
     assert text.columns([["a" * 30]], 10) == ["a" * 30], "nothing but the first column"
 
 
+def test_words_of_columns_stay_whole_and_names_keep_their_ends() -> None:
+    rows = [["a", "learner.learning_rate", "0.5 of"], ["b", "x" * 30, f"3{text.HARD_SPACE}of 4"]]
+    assert text.columns(rows, 10) == [
+        *("a  learner.learning_rate     0.5", "                             of"),
+        *(f"b  {'x' * 24}  3 of", "   xxxxxx                    4"),
+    ]
+    assert [text.shortened("abcdefgh", room) for room in (8, 7, 4, 3)] == [
+        "abcdefgh",
+        "abc…fgh",
+        "ab…h",
+        "a…h",
+    ]
+
+
 @pytest.mark.parametrize(
     ("written", "expected"),
     [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +19,17 @@ HELPED = {
     *("replay.learn_length", "actor.num_envs"),
 }
 """The settings that `--help` shows; `--help-all` shows all."""
+
+
+class _Formatter(argparse.HelpFormatter):
+    """A description keeps its lists; other text fills the lines, and no word is broken at its hyphens."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = (each if "\n  " in each else self._split_lines(each, width) for each in text.split("\n\n"))
+        return "\n\n".join(each if isinstance(each, str) else "\n".join(each) for each in parts)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +48,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             usage=" ".join(f"{prog} {takes} [--option value ...]".split()),
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             description=description,
             epilog=epilog,
         )
@@ -151,8 +161,3 @@ def option(
 
 def add_config(group: argparse._ArgumentGroup) -> None:
     option(group, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)
-
-
-def terminal_width() -> int | None:
-    """The columns of the terminal; None where the output goes to a file or a program, which gets all."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

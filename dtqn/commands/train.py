@@ -13,19 +13,21 @@ from dtqn.signals import end_with_parent
 from dtqn.training.plan import plan
 
 _DESCRIPTION = """\
-Train memory agents on partially observable tasks, compare them and search their settings.
+Train memory agents on partially observable tasks, compare and tune them.
 
 commands:
   train           train an agent; a command line without a command does this
+  runs [DIR]      list runs: their state, last evaluation, and how to go on
   eval RUN_DIR    evaluate the weights of a run
   debug RUN_DIR   say what the decisions of a trained agent depend on
-  report RUN ...  write one page about runs, or about a comparison, with episodes to step through
-  export RUN_DIR  write a trained agent for others, with a model card and a certificate
+  report RUN ...  write one page about runs, with episodes to step through
+  export RUN_DIR  write a trained agent for others, with card and certificate
   verify DIR      say whether an exported agent is what its certificate claims
-  watch RUN_DIR   show episodes of a trained agent in the terminal, or as a film
+  watch RUN_DIR   show a trained agent's episodes in the terminal, or as a film
   compare         compare agents on the same tasks and seeds
-  sweep FILE      search settings as a W&B sweep file says, with or without an account
-  envs            list the tasks, or show one
+  records FILE    sort a file of records, as after a merge
+  sweep FILE      search settings as a W&B sweep file says; needs no account
+  envs [WORD]     list the tasks, or show one
   settings        rewrite a file of settings by today's names
 """
 _RESUME = """go on with the run in this directory; auto: go on with the run of these very settings, in

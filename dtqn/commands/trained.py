@@ -1,4 +1,4 @@
-"""`eval`, `debug`, `watch`, `report`, `export` and `verify`: commands about a trained run."""
+"""`runs`, and `eval`, `debug`, `watch`, `report`, `export` and `verify`: commands about a trained run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,38 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, option, terminal_width
+from dtqn.commands.parser import Parser, option
 from dtqn.program import program
 from dtqn.settings.config import Config, fields_of, wrong
 from dtqn.settings.layers import Layer, build, environment_layer
 from dtqn.settings.names import name_of
 from dtqn.settings.task import task_of
 from dtqn.settings.values import legal
-from dtqn.text import one_line
+from dtqn.text import one_line, terminal_width
 from dtqn.training.directory import RunDir, pages_of
 
 _REPLACEMENTS = 16
 """Episodes whose steps `debug` puts in place of those of another."""
 _SHOWN = 6
 """Episodes that the page about a run shows."""
+
+
+def list_runs(arguments: Sequence[str]) -> int:
+    """List the runs in a folder."""
+    description = "List the runs in a folder: state, last evaluation, how to go on."
+    parser = Parser("runs", arguments, "[DIR]", description)
+    option(parser, "folder DIR", "searched with all folders below", argtypes.path, Path("runs"), nargs="?")
+    option(parser, "--json", "print one JSON object")
+    given = parser.read()
+    from dtqn.training import listing
+
+    found, broken = listing.runs_in(given["folder"])
+    if given["json"]:
+        print(json.dumps({"runs": found, "broken": broken}))
+    else:
+        lines = listing.lines(found, broken, terminal_width(sys.stdout) or 1000)
+        print("\n".join(lines or [f"no runs in {given['folder']}"]))
+    return 0
 
 
 def evaluate(arguments: Sequence[str]) -> int:
@@ -104,7 +122,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
-        print("\n".join(debug_text.lines(found, out, terminal_width())))
+        print("\n".join(debug_text.lines(found, out, terminal_width(sys.stdout))))
     return int(not all(check.holds for check in found["contracts"]))
 
 

@@ -31,6 +31,7 @@ from dtqn.settings.config import Config, ConfigError, wrong
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
+from dtqn.text import terminal_width
 from dtqn.training import chance_level, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import open_runs_view
@@ -278,7 +279,11 @@ def compare(
         file = Path(given["config"]) if "config" in given else None
         write_whole(folder / "search.md", to_markdown(search, findings))
         write_whole(chosen, chosen_yaml(search, findings, file))
-    print(f"\n{comparison_table.to_text(table)}\ntable and curves in {folder}", file=out)
+    if (width := terminal_width(out)) is None:
+        told = f"{comparison_table.to_text(table)}\ntable and curves"
+    else:
+        told = f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(notes)} notes and curves"
+    print(f"\n{told} in {folder}", file=out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, judged_by, last_evaluations
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
-from dtqn.text import columns, number
+from dtqn.text import HARD_SPACE, columns, number, shortened
 from dtqn.training.metrics import Row, frame, is_evaluation
 
 ALL_TASKS = "all tasks"
@@ -286,6 +287,15 @@ FIGURES = (
     _mean_of("updates_per_second", "updates/s"),
 )
 """All figures of a line, in the order of the table's columns."""
+_TELLING = (
+    *(("agent",), ("runs",), ("iqm", "minimum", "success", "return"), ("solved", "tasks_solved")),
+    *(("improvement",), ("success_of_last", "return_of_last"), ("minutes",), ("env_steps",)),
+)
+"""The columns of a terminal, of each group the first that has figures; where room ends, the last go."""
+_WARNS = (", in no figure:", "CHANGED DURING", "DIFFER:")
+"""In the notes that a terminal may show, the gravest first."""
+_AGENT = 20
+"""Letters of an agent's name there."""
 
 
 def scored(value: float, score: str) -> str:
@@ -438,6 +448,34 @@ def to_text(table: Table) -> str:
     for env, rows in table.parts.items():
         lines += [env, *columns(rows), *table.under[env], ""]
     return "\n".join([*lines, *table.notes]) + "\n"
+
+
+def to_terminal(table: Table, width: int) -> str:
+    """The most telling columns and at most three notes, in lines that fit."""
+    lines = [table.above, ""] if table.above else []
+    for env, rows in table.parts.items():
+        score = next(line["score"] for line in table.lines if line["env"] == env)
+        heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
+        groups = [[heads[key] for key in keys if heads[key] in rows[0]] for keys in _TELLING]
+        names = [there[0] for there in groups if there]
+        lines += [env, *_fitting(names, [dict(zip(rows[0], row, strict=True)) for row in rows], score, width)]
+    notes = [note for under in table.under.values() for note in under]
+    notes += [note for mark in _WARNS for note in table.notes if mark in note]
+    lines += list(dict.fromkeys(notes))[:3]
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
+
+
+def _fitting(names: list[str], texts: Sequence[dict[str, str]], score: str, width: int) -> list[str]:
+    """A table of these columns and a blank line; where there is no room, the last columns are left out."""
+    rows = [[text[name].replace(" ", HARD_SPACE) for name in names] for text in texts[1:]]
+    for row, text in zip(rows, texts[1:], strict=True):
+        row[0] = shortened(text["agent"], _AGENT)
+        if row[2:3] == ["-"]:  # random actions have a score and nothing else
+            row[2] = text.get(score, "-")
+    lines = columns([names, *rows], width)
+    if len(names) > 1 and max(map(len, lines)) > width:
+        return _fitting(names[:-1], texts, score, width)
+    return [*lines, ""]
 
 
 def to_markdown(table: Table, command: str = "") -> str:

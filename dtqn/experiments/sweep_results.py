@@ -7,6 +7,7 @@ import json
 import math
 import shlex
 import statistics
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings.config import Config
 from dtqn.settings.layers import to_yaml
-from dtqn.text import columns
+from dtqn.text import columns, terminal_width
 from dtqn.training.directory import RunDir
 
 _SHOWN = 5
@@ -74,7 +75,7 @@ class Results(NamedTuple):
         varied = [name for name in names if len({_cell(line.parameters[name]) for line in board}) > 1]
         varied = varied[:_COLUMNS]
         rows = [["", self.file.metric, "run", *varied], *(line.cells(varied) for line in board[:_SHOWN])]
-        return columns(rows) if board else []
+        return columns(rows, terminal_width(sys.stdout)) if board else []
 
     def write_board(self) -> None:
         """Write `leaderboard.csv`."""

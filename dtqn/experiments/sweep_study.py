@@ -29,7 +29,7 @@ from dtqn.files import lock_file, locked
 from dtqn.settings.config import ConfigError
 from dtqn.training.checkpoint import FOREIGN
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+optuna.logging.set_verbosity(optuna.logging.ERROR)
 _JOURNAL = "journal.log"
 _ATTEMPTS = 50
 """Draws of a configuration that was not tried before, until the space counts as exhausted."""

@@ -42,12 +42,14 @@ def check_core(
     config: NetworkConfig = SMALL,
     name: str = "make_core",
     trace_dtype: str = "float16",
+    say: Callable[[str], object] = print,
 ) -> None:
     """Holds the cores that `make_core(config)` makes to `dtqn.networks.q_network.Core`.
 
     Args:
         name: stands in the error.
         trace_dtype: the setting `replay.trace_dtype`, in which replay stores the trace.
+        say: is told the contracts that hold, the largest difference of what is allowed, and the verdict.
 
     Raises:
         ContractError: one line that names the contract that is broken, and the largest difference.
@@ -57,8 +59,12 @@ def check_core(
         return _Core(lambda: make_core(config), name, dtype, batch, config, trace_dtype)
 
     with faults.seeded():
-        subject(torch.float64, faults.BATCH).hold((contract, check) for contract, check, _ in _PROMISES)
-        subject(torch.float32, faults.MANY).hold((contract, check) for contract, check, at in _PROMISES if at)
+        few = subject(torch.float64, faults.BATCH)
+        with few.told(say):
+            few.hold((contract, check) for contract, check, _ in _PROMISES)
+            many = subject(torch.float32, faults.MANY)
+            many.figures = few.figures
+            many.hold((contract, check) for contract, check, is_held in _PROMISES if is_held)
 
 
 class _Core(faults.Subject):

@@ -25,6 +25,7 @@ def check_encoder(
     observation_space: gymnasium.Space | None = None,
     num_actions: int = 3,
     name: str = "make_encoder",
+    say: Callable[[str], object] = print,
 ) -> None:
     """Holds an encoder to `dtqn.networks.q_network.Encoder`: the features of a step are of that step alone.
 
@@ -34,13 +35,16 @@ def check_encoder(
     Args:
         observation_space: the task's; a Discrete one of 5 without it.
         name: stands in the error.
+        say: as of `check_core`.
 
     Raises:
         ContractError: one line that names the contract that is broken, and the largest difference.
     """
     space = observation_space or gymnasium.spaces.Discrete(5)
     with faults.seeded():
-        _Encoder(make_encoder, config, space, num_actions, name).hold(_PROMISES)
+        encoder = _Encoder(make_encoder, config, space, num_actions, name)
+        with encoder.told(say):
+            encoder.hold(_PROMISES)
 
 
 class _Encoder(faults.Subject):

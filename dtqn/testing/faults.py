@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dtqn.choices import cores, encoders
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import ANY_FAULT, located
+from dtqn.text import columns
 from dtqn.types import leaves, map_tree
 
 BATCH: Final = 4
@@ -61,6 +62,8 @@ class Subject:
         self.name, self.dtype, self.tolerance, self.batch = name, dtype, TOLERANCE[dtype], batch
         self.contract = MADE
         """The promise that is looked at."""
+        self.figures: dict[str, tuple[float, str]] = {}
+        """By promise, the largest difference as a share of the one that is allowed, and both in words."""
         self._make = make
         self.module: Any = self.another()
 
@@ -86,8 +89,21 @@ class Subject:
         """Look at each promise by its check, which reads this."""
         for self.contract, check in promises:
             check(self)
+            self.figures.setdefault(self.contract, (0.0, ""))
+
+    @contextmanager
+    def told(self, say: Callable[[str], object]) -> Iterator[None]:
+        """A block after which `say` is told which contracts hold, with their worst figures, and if all do."""
+        try:
+            yield
+        finally:
+            told = [(contract, "holds", found) for contract, (_, found) in self.figures.items()]
+            for line in columns([("contract", "", "found of allowed"), *told]):
+                say(line)
+        say(f"{self.name} holds all {len(told)} contracts")
 
     def broken(self, problem: str, contract: str | None = None) -> ContractError:
+        self.figures.pop(contract or self.contract, None)
         text = f"{self.name} breaks the contract '{contract or self.contract}': {problem}"
         return ContractError(" ".join(text.split()))
 
@@ -112,7 +128,10 @@ class Subject:
             return
         difference = _difference(one, other)
         scale = max(1.0, float(other.detach().double().abs().max()))
-        if difference > scale * (self.tolerance if tolerance is None else tolerance):
+        allowed = self.tolerance if tolerance is None else tolerance
+        found = (difference / scale / (allowed or 1.0), f"{difference / scale:.2g} of {allowed:.2g}")
+        self.figures[self.contract] = max(self.figures.get(self.contract, found), found)
+        if difference > scale * allowed:
             raise self.broken(f"{what} differ (by {difference:.2g} at most)")
 
     def unwritten(self, what: str, arguments: Any, call: Callable[[], Any]) -> Any:

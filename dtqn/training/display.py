@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number
+from dtqn.text import clock, number, shortened
 from dtqn.training.metrics import Row, outcome
 from dtqn.training.overview import RunFacts, Watched, overview
 
@@ -25,6 +25,8 @@ _LEAST_SECONDS = 0.25
 """Between two looks at a run's steps."""
 _FEWEST_UPDATES = 10
 """Before the time to go is told."""
+_BROAD = 110
+"""Columns of a terminal that has room for all that is known of a run."""
 
 
 class Output:
@@ -244,7 +246,7 @@ class PlainRunsView(_Lines):
             self._shown = time.monotonic()
             facts = [RunFacts(run) for run in self._runs]
             for fact in facts:
-                if fact.state == "running":
+                if fact.state == "running" and fact.env_steps:  # the first line of it has been said
                     self.say(fact.line)
             self.say(overview(facts))
 
@@ -265,15 +267,18 @@ class TerminalRunsView(_Screen):
     def _render(self) -> RenderableType:
         facts = list(self._facts.values())
         shown = self._fitting(facts, max(self._console.height - 3, 1))
+        broad = self._console.width >= _BROAD
+        room = max(self._console.width - (90 if broad else 54), 10)  # beside what else is told
         table = Table.grid(padding=(0, 2))
         for fact in shown:
+            speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
             table.add_row(
-                Text(fact.name),
+                Text(shortened(fact.name, room)),
                 Text(fact.state, style="red" if fact.state == "failed" else ""),
-                _bar(fact.total, fact.env_steps, 16),
+                _bar(fact.total, fact.env_steps, 16 if broad else 8),
                 Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
-                Text(f"{number(fact.speed)} env steps/s" if fact.speed else "", justify="right"),
-                Text(fact.outcome),
+                Text(speed, justify="right"),
+                Text(fact.outcome if broad else fact.outcome.partition(" [")[0]),
             )
         hidden = [Text(f"and {len(facts) - len(shown)} more")] if len(shown) < len(facts) else []
         return Group(table, *hidden, Text(overview(facts)))

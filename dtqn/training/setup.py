@@ -125,15 +125,15 @@ def check_own(config: Config) -> None:
     """
     from dtqn import testing  # which a run of the suite's own networks does not need
 
-    network, task = config.network, task_spec(config)
+    network, task, silent = config.network, task_spec(config), str
     try:
         if network.encoder.is_own:
             name = f"network.encoder is {network.encoder.name}: it"
             space, actions = task.observation_space, num_actions(task)
-            testing.check_encoder(builder.make_encoder, network, space, actions, name)
+            testing.check_encoder(builder.make_encoder, network, space, actions, name, silent)
         if network.core.is_own:
             name = f"network.core is {network.core.name}: it"
-            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype)
+            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype, silent)
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
     if network.core.is_own:

@@ -37,7 +37,7 @@ def test_gif_is_one_whole_episode(tmp_path: Path) -> None:
         image.seek(frame)
         shown += image.info["duration"]
     assert 2 <= count <= 13
-    assert shown == count * pictures.FRAME_MILLISECONDS
+    assert shown == (count - 1) * pictures.FRAME_MILLISECONDS + pictures.LAST_MILLISECONDS
 
 
 def test_long_episodes_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

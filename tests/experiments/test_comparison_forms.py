@@ -1,5 +1,8 @@
 """The table of a comparison in all its forms: the same figures, and no interval of few runs."""
 
+import re
+
+from dtqn.experiments import compare
 from dtqn.experiments.comparison_table import FIGURES, Table
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import SCORES, TASK, table_of, text_of
@@ -49,6 +52,23 @@ def test_the_same_figures_in_every_form(run, tmp_path):
     assert any(note.startswith(few) for note in under)
     for note in under:
         assert f"\n{note}\n" in (tmp_path / "out/table.md").read_text()
+
+
+def test_a_terminal_gets_what_matters_most(run, tmp_path, monkeypatch):
+    """In 80 columns; random actions have a success rate of 0.125."""
+    monkeypatch.setattr(compare, "terminal_width", lambda out: 80)
+    _, printed = run({TASK: _MORE | {"lstm": ["fails"]}}, baseline="dtqn")
+    *lines, last = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    told = {line["agent"]: line for line in table_of(tmp_path)["table"]}
+    rows = {line.split()[0]: re.split("  +", line) for line in lines if line.split()[:1] != []}
+    iqm = told["gtrxl"]["iqm"]
+    assert rows["gtrxl"][1:3] == ["5", f"{iqm['value']:.1%} [{iqm['low']:.1%}, {iqm['high']:.1%}]"]
+    assert rows["gtrxl"][3].startswith(f"{told['gtrxl']['solved']} of 5 [") and len(rows["gtrxl"]) == 5
+    assert rows["lstm"] == ["lstm", "0 of 1", *"---"] and rows["random"][:3] == ["random", "-", "12.5%"]
+    notes = " ".join(lines).partition("Fewer than")[2]
+    assert "FAILED, in no figure: gridverse-memory-7x7 lstm seed 1" in notes and "Seeds:" not in notes
+    assert last == f"whole table, {len(table_of(tmp_path)['notes'])} notes and curves in {tmp_path / 'out'}"
 
 
 def test_three_runs_show_no_interval_anywhere(run, tmp_path):

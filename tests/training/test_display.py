@@ -70,6 +70,14 @@ def test_plain_lines_give_an_overview_now_and_then():
     ]
 
 
+def test_a_line_of_a_run_that_has_just_begun_is_said_once():
+    out = io.StringIO()
+    view = display.PlainRunsView(out, [_Run("a", "running")], every_seconds=0.0)
+    view.update(view._runs)
+    view.update([])
+    assert out.getvalue().count("a: running  0/1 000 env steps (0%)") == 1
+
+
 def test_the_time_to_go_is_not_that_of_the_last_row():
     """Which may be one between the updates of two rollouts."""
     rows = [_row(steps, speed=10.0) for steps in (200, 400, 600)]
@@ -117,9 +125,9 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
     assert resumed.eta == "eta 0:10"
 
 
-def _shown(runs, height):
+def _shown(runs, height, width=110):
     """The lines of the table on a terminal of so many."""
-    console = Console(file=_Terminal(), color_system=None, width=110, height=height)
+    console = Console(file=_Terminal(), color_system=None, width=width, height=height)
     view = display.TerminalRunsView(console, runs)
     view.update(runs)
     view.close()
@@ -136,6 +144,18 @@ def test_a_terminal_shows_all_runs_in_one_table():
     assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
     assert lines[3] == "3 runs: 1 running, 1 failed, 1 finished  eta 0:10"
     assert display.open_runs_view(io.StringIO(), []).__class__ is display.PlainRunsView
+
+
+def test_a_run_is_one_line_of_80_columns():
+    name = "gridverse-memory-7x7 an-agent-with-a-long-name seed"
+    begun, over = (_row(500, 0.25, 12_345), _row(1000, 1.0))
+    runs = [_Run(f"{name} 1", "running", [begun], where="node-1"), _Run(f"{name} 12", "finished", [over])]
+    first, second, _ = _shown(runs, 20, width=80)
+    assert max(len(first), len(second)) <= 80
+    assert first.startswith("gridverse-mem…-name seed 1  ") and second.startswith(
+        "gridverse-mem…name seed 12  "
+    )
+    assert first.endswith("12 345/s  success 25.0%") and second.endswith("100%            success 100.0%")
 
 
 def test_a_small_terminal_shows_what_runs_first():
