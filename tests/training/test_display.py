@@ -149,7 +149,7 @@ def test_a_terminal_shows_all_runs_in_one_table():
 def test_a_run_is_one_line_of_80_columns():
     name = "gridverse-memory-7x7 an-agent-with-a-long-name seed"
     begun, over = (_row(500, 0.25, 12_345), _row(1000, 1.0))
-    runs = [_Run(f"{name} 1", "running", [begun], where="node-1"), _Run(f"{name} 12", "finished", [over])]
+    runs = [_Run(f"{name} 1", "running", [begun]), _Run(f"{name} 12", "finished", [over])]
     first, second, _ = _shown(runs, 20, width=80)
     assert max(len(first), len(second)) <= 80
     assert first.startswith("gridverse-mem…-name seed 1  ") and second.startswith(

@@ -28,7 +28,7 @@ def folder(tiny_run, tmp_path):
     (tmp_path / "forged/config.yaml").write_text('env: "\\e[2Jx"\nagent: gtrxl\nseed: 1\n')
     os.mkfifo(tmp_path / "pipe/metrics.jsonl")
     shutil.copy(tiny_run / "config.yaml", tmp_path / "huge")
-    (tmp_path / "huge/metrics.jsonl").write_text(f'{{"env_steps": 1{"0" * 400}}}\n')
+    (tmp_path / "huge/metrics.jsonl").write_text(f'{{"env_steps": 1{"0" * 400}}}\n' * 2)
     (tmp_path / "away").symlink_to("/etc")
     (tmp_path / "again").symlink_to(tmp_path / "b")
     return tmp_path
@@ -58,7 +58,7 @@ def test_people_get_lines_that_fit(folder, capsys, monkeypatch):
     assert cli.main(["runs", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     told = "".join("".join(lines).split())  # as lines break anywhere in a long path
-    for head, state in (("gtrxl", "cstopped400of600"), ("gtrxlnetwork.use_prev_reward=true", "bfinished600")):
+    for head, state in (("gtrxl", "cstopped400of600"), ("gtrxlnetwork.encoder.use_prev_reward=true", "bfinished600")):
         assert f"t-maze-passive-6{head},in{folder}{state}success" in told
     assert f"t-maze-passive-6gtrxl,in{folder}/deepafinished600success" in told
     assert max(len(line) for line in lines if "--resume" not in line) <= 80
