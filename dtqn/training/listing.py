@@ -54,7 +54,7 @@ def _found(directory: RunDir) -> Found:
     state = "running" if state == "stopped" and directory.in_use else state
     last = next(filter(is_evaluation, reversed(rows)), {})
     task, agent = name_of(config)
-    steps = int(float(rows[-1]["env_steps"] or 0)) if rows else 0  # beyond floats it is broken, not told
+    steps = int(rows[-1]["env_steps"] or 0) if rows else 0
     return {
         **{"run_dir": str(directory.path), "task": task, "agent": agent, "seed": config.seed, "state": state},
         **{"env_steps": steps, "total_env_steps": config.total_env_steps},
