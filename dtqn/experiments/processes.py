@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dtqn.program import worker_environment
 from dtqn.settings import trust
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, ConfigError
 from dtqn.signals import ends_with_stdin
 from dtqn.training import objects
 from dtqn.training.directory import RunDir
@@ -88,7 +88,7 @@ class Thread:
             try:
                 self._code = plan({}, resume=directory.path).train(log, self._callbacks)
             except ANY_FAULT as error:
-                print(f"error: {located(error)}", file=log)
+                print(f"error: {error if isinstance(error, ConfigError) else located(error)}", file=log)
 
     def poll(self) -> int | None:
         """The exit code; None as long as it has not ended."""
