@@ -78,10 +78,10 @@ CASES = {
     "its workers": Case(f"{_WORKERS} process {_RUN}", child=True, is_replaced=True),
     "run with Ray's pool": Case(f"{_WORKERS} ray {_RUN}", on_ray=True),
     "Ray's workers": Case(f"{_WORKERS} ray {_RUN}", child=True, is_replaced=True, on_ray=True),
-    "compare": Case(f"compare --agents gru,lstm --seeds 2 {_MANY}"),
-    "its trainings": Case(f"compare --agents gru,lstm --seeds 2 {_MANY}", child=True),
+    "compare of two processes": Case(f"compare --agents gru,lstm --seeds 2 {_MANY}", copies=2),
+    "their runs": Case(f"compare --agents gru,lstm --seeds 2 {_MANY}", child=True, copies=2),
     "sweep of two processes": Case(f"sweep sweep.yaml {_MANY}", copies=2),
-    "its runs": Case(f"sweep sweep.yaml {_MANY}", child=True, copies=2),
+    "the sweep's runs": Case(f"sweep sweep.yaml {_MANY}", child=True, copies=2),
 }
 
 
