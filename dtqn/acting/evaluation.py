@@ -21,6 +21,7 @@ from dtqn.acting.episode_intervals import NORMAL_QUANTILE, Figure, wilson_interv
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.networks.q_network import QNetwork
+from dtqn.settings.run import EvaluationConfig
 from dtqn.types import map_tree, reset_rows
 from envs import pictures
 
@@ -123,9 +124,9 @@ class EpisodePlan:
 
     FEWEST = 10
 
-    def __init__(self, *, episodes: int, first_episodes: int, max_step_share: float, goal: Goal) -> None:
-        self._episodes, self._first = episodes, min(first_episodes, episodes)
-        self._share, self._goal = max_step_share, goal
+    def __init__(self, settings: EvaluationConfig, goal: Goal) -> None:
+        self._episodes, self._first = settings.episodes, min(settings.first_episodes, settings.episodes)
+        self._share, self._goal = settings.max_step_share, goal
         self._spent = 0
         self._best: float | None = None
         self._promising = True

@@ -69,7 +69,7 @@ def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> 
         mode: one of `--wandb`; None: that of the run.
     """
     config, directory = run.config, run.directory
-    if not directory.has_wandb_id or "disabled" in (config.wandb, mode):
+    if not directory.id_file.exists() or "disabled" in (config.wandb, mode):
         return
     say("sending the page to W&B")
     config = config.model_copy(update={"wandb": mode or config.wandb})

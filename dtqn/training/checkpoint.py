@@ -19,10 +19,10 @@ import math
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +60,6 @@ _NAMES = {
     torch.complex64: "C64",
 }
 """The names of types in a file of safetensors."""
-_Read = TypeVar("_Read")
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError)
 """The errors that unexpected content raises."""
 
@@ -154,21 +153,16 @@ def current(folder: Path) -> Path:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The description of its run that the current checkpoint holds."""
-    about: dict[str, Any] = _of_current(folder, lambda path: _read_json(path)["about"])
+    about: dict[str, Any] = _of_current(folder)[1]["about"]
     return about
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-
-    def read(checkpoint: Path) -> dict[str, Any]:
-        content = _read_json(checkpoint)
-        arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
-        with _reading(checkpoint):
-            state: dict[str, Any] = _put_arrays(content["state"], arrays)
-        return state
-
-    return _of_current(folder, read)
+    checkpoint, content, arrays = _of_current(folder, _STATE)
+    with _reading(checkpoint):
+        state: dict[str, Any] = _put_arrays(content["state"], arrays)
+    return state
 
 
 def check_kinds(state: Any, like: Any, path: str = "state") -> None:
@@ -189,12 +183,16 @@ def _kind_of(leaf: Any) -> object:
     return leaf.dtype if isinstance(leaf, Gathered | np.ndarray | torch.Tensor) else type(leaf)
 
 
-def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
-    """The result of `read` on the current checkpoint; on the next one if that replaces it meanwhile."""
+def _of_current(folder: Path, file: str = "") -> tuple[Path, dict[str, Any], dict[str, torch.Tensor]]:
+    """The current checkpoint, what its `state.json` holds, and the arrays of a file beside that.
+
+    Where another one replaces it meanwhile, all are that one's.
+    """
     path = current(folder)
     while True:
         try:
-            return read(path)
+            content = _read_json(path)
+            return path, content, _read_tensors(path / file, content["checksums"][file]) if file else {}
         except CheckpointError:
             if (newer := current(folder)) == path:
                 raise
@@ -208,17 +206,13 @@ def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict
         kind: `last`, with the description that `read_about` gives (an exported agent's own), or `best`, with
             the figures of the evaluation that chose them.
     """
-
-    def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        content = _read_json(path)
-        return content["about"], _read_tensors(path / _NETWORK, content["checksums"][_NETWORK])
-
     file = folder / _WEIGHTS[kind]
     if file.exists():
         return _read_with_figures(file)
     if kind == "best":
         raise CheckpointError(f"{file}: there is no such file; the run has had no evaluation yet")
-    return _of_current(folder, read)
+    _, content, tensors = _of_current(folder, _NETWORK)
+    return content["about"], tensors
 
 
 def save_weights(
@@ -431,15 +425,10 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
     return content
 
 
-def _check(path: Path, checksum: int) -> None:
+def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
     with _reading(_opened(path, path.parent)):
         if _checksum(path) != checksum:
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one in {_JSON}")
-
-
-def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
-    _check(path, checksum)
-    with _reading(path):
         return load_file(path)
 
 

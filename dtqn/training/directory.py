@@ -189,8 +189,8 @@ class RunDir:
         self.curve = path / "learning_curve.png"
         self.film = path / "evaluation.gif"
         self.log = path / "output.log"
-        self._result_file = path / "result.json"
-        self._id_file = path / "wandb-id.txt"
+        self.result_file = path / "result.json"
+        self.id_file = path / "wandb-id.txt"
 
     @classmethod
     def default(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
@@ -234,28 +234,23 @@ class RunDir:
         return f"{program()} {name} {shlex.quote(str(self.path))}"
 
     @property
-    def has_wandb_id(self) -> bool:
-        """Whether the run's id at W&B has been made."""
-        return self._id_file.exists()
-
-    @property
     def wandb_id(self) -> str:
         """The run's id at W&B, made at the first call. Inside a W&B sweep each start gets another one."""
-        if not self._id_file.exists():
+        if not self.id_file.exists():
             self.wandb_id = secrets.token_hex(4)
-        with file_errors(self._id_file, "cannot be read"):
-            value = self._id_file.read_text(encoding="utf-8", errors="replace").strip()
+        with file_errors(self.id_file, "cannot be read"):
+            value = self.id_file.read_text(encoding="utf-8", errors="replace").strip()
         if not re.fullmatch(r"[\w.-]+", value):
             raise ConfigError(
-                f"{self._id_file}: holds {value[:40]!r}; must hold the run's id at W&B (letters, digits, "
+                f"{self.id_file}: holds {value[:40]!r}; must hold the run's id at W&B (letters, digits, "
                 "- and _); without this file the run gets a new one"
             )
         return value
 
     @wandb_id.setter
     def wandb_id(self, value: str) -> None:
-        with file_errors(self._id_file, "cannot be written"):
-            write_whole(self._id_file, value + "\n")
+        with file_errors(self.id_file, "cannot be written"):
+            write_whole(self.id_file, value + "\n")
 
     def kept_files(self) -> dict[str, Path]:
         """The files that an evaluation of the run needs, and its figures, by name in the directory."""
@@ -313,8 +308,8 @@ class RunDir:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Keep what a finished run came to, in `result.json`."""
-        with file_errors(self._result_file, "cannot be written"):
-            write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
+        with file_errors(self.result_file, "cannot be written"):
+            write_whole(self.result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
         """The run's result; None where it has not finished, or its length or its task has changed.
@@ -322,7 +317,7 @@ class RunDir:
         A damaged file counts as missing: going on with the finished run writes it again from the checkpoint.
         """
         try:
-            result = json.loads(self._result_file.read_text(encoding="utf-8"))
+            result = json.loads(self.result_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(result, dict):
@@ -330,11 +325,6 @@ class RunDir:
         config = self.read_config()
         same = result.get("ends_at") == ends_at(config) and not self.task_change(config, result.get("task"))
         return result if same else None
-
-    @property
-    def has_result(self) -> bool:
-        """Whether the run has finished once, so that it must have had a checkpoint."""
-        return self._result_file.exists()
 
     def claim(self) -> None:
         """Make the directory for a new run.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import Played, Stopped, play
+from dtqn.acting.evaluation import EpisodePlan, Played, Stopped, play
 from dtqn.learning.returns import value_transform
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
@@ -112,7 +112,7 @@ class Evaluator:
             self._beside = Worker("plays evaluations", Player.beside, config, shared, descriptors=[shared])
         else:
             self._player = Player(config, copy.deepcopy(network))
-        self._plan = setup.make_episode_plan(config)
+        self._plan = EpisodePlan(config.evaluation, setup.make_goal(config))
         self._waiting: deque[Asked] = deque()
         self._begun = False
         """Whether the process beside the run is at the first of them."""

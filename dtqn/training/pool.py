@@ -229,7 +229,7 @@ class WorkerPool:
         self._asked = len(state["ahead"])
         exact = []
         for member, of_worker in zip(self._members, state["workers"], strict=True):
-            exact.append(self._call(member, "set_state", of_worker, self._parameters))
+            exact.append(self._call(member, "set_state", of_worker, state["parameters"]))
             member.ready = self._asked
         return all(exact)
 

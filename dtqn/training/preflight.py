@@ -161,12 +161,13 @@ def plan_bytes(config: Config) -> dict[str, int]:
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
     per_copy = _STATES * _carried_bytes(network, config.network.core.is_own)
+    evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)
     table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
         "copies": (per_copy + table) * config.actor.num_envs,
-        _EVALUATION: per_copy * _evaluation_copies(config),
+        _EVALUATION: per_copy * evaluated,
     }
 
 
@@ -180,10 +181,6 @@ def _carried_bytes(network: QNetwork, of_own_core: bool) -> int:
             raise
         return 0  # `check_own`, which comes later, says what is wrong with the core
     return sum(x.numel() * x.element_size() for x in carried if x is not None)
-
-
-def _evaluation_copies(config: Config) -> int:
-    return min(config.evaluation.num_envs, config.evaluation.episodes)
 
 
 def planned_updates(config: Config) -> int:

@@ -87,11 +87,7 @@ class _Remote:
             self._fault = error
 
     def call(self, method: str, arguments: tuple[Any, ...], parameters: list[np.ndarray] | None) -> Any:
-        """Call a method of the worker.
-
-        Args:
-            parameters: those that a request names, whose last argument is their place.
-        """
+        """Call a method of the worker; `parameters` are those whose place a tick's last argument is."""
         if self._fault is not None:
             raise self._fault
         exchange = self._worker.exchange
@@ -106,11 +102,7 @@ class RayWorker:
     """One worker as the pool sees it, with the methods of `Worker`."""
 
     def __init__(
-        self,
-        task: str,
-        arguments: tuple[Any, ...],
-        exchange: Exchange,
-        puts: dict[int, tuple[int, Any]],
+        self, task: str, arguments: tuple[Any, ...], exchange: Exchange, puts: dict[int, tuple[int, Any]]
     ) -> None:
         self._task, self._exchange, self._puts = task, exchange, puts
         self._share: Share = arguments[1]
@@ -128,18 +120,16 @@ class RayWorker:
             tick, version, place = arguments
             if version != self._version:
                 self._version, parameters = version, self._put(version, place)
-        elif method == "set_state":
-            parameters = self._put(None, arguments[-1])
         try:
             self._calls.append((self._actor.call.remote(method, arguments, parameters), tick))
         except exceptions.RayError as error:
             raise self._lost(error) from None
 
-    def _put(self, version: int | None, place: int) -> Any:
+    def _put(self, version: int, place: int) -> Any:
         """A reference to the parameters at a place of the exchange."""
-        if version is None or self._puts.get(place, (None,))[0] != version:
+        if self._puts.get(place, (None,))[0] != version:
             arrays = [one.numpy().copy() for one in self._exchange.parameters[place]]
-            self._puts[place] = (-1 if version is None else version, ray.put(arrays))
+            self._puts[place] = version, ray.put(arrays)
         return self._puts[place][1]
 
     def answered(self, timeout: float) -> bool:

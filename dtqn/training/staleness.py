@@ -29,7 +29,6 @@ class Staleness:
 
     def __init__(
         self,
-        *,
         replay: SequenceReplay,
         schema: Schema,
         learner: Learner,

@@ -42,84 +42,72 @@ class Start(NamedTuple):
 
 
 class Tracker:
-    """Where a run's figures are sent to, W&B or nowhere. What breaks there costs the run one line."""
-
-    def __init__(self, run_id: str, to: WandbTracker | None = None, say: Say = print) -> None:
-        self.id = run_id
-        """The run's name there. Inside a W&B sweep it is another one after each restart."""
-        self._to, self._say = to, say
-
-    def log(self, number: int, row: Mapping[str, Any]) -> None:
-        """Send row `number` of the metrics file."""
-        self._try(lambda to: to.log(number, row))
-
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
-        self._try(lambda to: to.pictures(number, row, files), "does not take the pictures")
-
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
-        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
-        self._try(lambda to: to.artifact(files, kind), "does not take the artifact")
-
-    def close(self, exit_code: int = 0) -> None:
-        """The run has ended."""
-        self._try(lambda to: to.close(exit_code))
-
-    def _try(self, action: Callable[[WandbTracker], None], lost: str = "") -> None:
-        """Do something; where it fails, nothing more is sent, or only what is said to be `lost` is not."""
-        if (to := self._to) is None:
-            return
-        try:
-            action(to)
-        except TimeoutError:
-            self._to = None
-            self._say(f"W&B did not take everything; the rest is kept: wandb sync {to.files}")
-        except (Exception, SystemExit) as error:
-            self._to = to if lost else None
-            said = lost or "stopped working, the run goes on without it"
-            self._say(f"W&B {said}: {one_line(error)}")
-
-
-class WandbTracker:
-    """A W&B run, whose methods are those of `Tracker`.
+    """Where a run's figures are sent to, W&B or nowhere. What breaks there costs the run one line.
 
     W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
     steps are free for pictures, which are shown after a row without taking the next one's place.
     """
 
-    def __init__(self, run: Any) -> None:
-        self.files = Path(run.settings.sync_dir)
-        """What `wandb sync` takes."""
-        self._run = run
+    def __init__(self, run_id: str, run: Any = None, say: Say = print) -> None:
+        """`run` is W&B's; None: nothing is sent."""
+        self.id = run_id
+        """The run's name there. Inside a W&B sweep it is another one after each restart."""
+        self._run, self._say = run, say
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
+        """Send row `number` of the metrics file."""
         values = {key: value for key, value in row.items() if value is not None}
-        self._run.log(values, step=2 * number, commit=True)
+        self._try(lambda run: run.log(values, step=2 * number, commit=True))
 
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        import wandb
+        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
 
-        shown: dict[str, Any] = {
-            name: wandb.Video(str(file), format="gif") if file.suffix == ".gif" else wandb.Image(str(file))
-            for name, file in files.items()
-        }
-        clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
-        self._run.log(clocks | shown, step=2 * number + 1, commit=True)
+        def show(run: Any) -> None:
+            import wandb
 
-    def artifact(self, files: Mapping[str, Path], kind: str) -> None:
-        import wandb
-
-        artifact = wandb.Artifact(f"{kind}-{self._run.id}", type="model" if kind == "run" else kind)
-        with _waiting_in(self.files / "artifacts"):
+            shown: dict[str, Any] = {name: row[name] for name in ("env_steps", "learner_steps")}
             for name, file in files.items():
-                artifact.add_file(str(file), name=name)
-        self._run.log_artifact(artifact)
+                is_film = file.suffix == ".gif"
+                shown[name] = wandb.Video(str(file), format="gif") if is_film else wandb.Image(str(file))
+            run.log(shown, step=2 * number + 1, commit=True)
 
-    def close(self, exit_code: int) -> None:
+        self._try(show, "does not take the pictures")
+
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
+
+        def keep(run: Any) -> None:
+            import wandb
+
+            artifact = wandb.Artifact(f"{kind}-{run.id}", type="model" if kind == "run" else kind)
+            with _waiting_in(Path(run.settings.sync_dir, "artifacts")):
+                for name, file in files.items():
+                    artifact.add_file(str(file), name=name)
+            run.log_artifact(artifact)
+
+        self._try(keep, "does not take the artifact")
+
+    def close(self, exit_code: int = 0) -> None:
         """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
         if signal_of(exit_code) not in (None, signal.SIGINT):
-            self._run.mark_preempting()
-        self._run.finish(exit_code=exit_code)
+            self._try(lambda run: run.mark_preempting())
+        self._try(lambda run: run.finish(exit_code=exit_code))
+
+    def _try(self, action: Callable[[Any], object], lost: str = "") -> None:
+        """Do something; where it fails, nothing more is sent, or only what is said to be `lost` is not."""
+        if (run := self._run) is None:
+            return
+        try:
+            action(run)
+        except TimeoutError:
+            self._run = None
+            self._say(
+                f"W&B did not take everything; the rest is kept: wandb sync {Path(run.settings.sync_dir)}"
+            )
+        except (Exception, SystemExit) as error:
+            self._run = run if lost else None
+            said = lost or "stopped working, the run goes on without it"
+            self._say(f"W&B {said}: {one_line(error)}")
 
 
 @contextlib.contextmanager
@@ -157,7 +145,9 @@ def _opened(start: Start) -> Tracker:
     """
     config, rows = start.config, start.rows
     tags: list[str] | None = _tags(config)
-    known = named(config) | dict(start.about) | _provenance()
+    # The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs.
+    machine = {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()}
+    known = named(config) | dict(start.about) | {"versions": versions(_PACKAGES), "machine": machine}
     if rows and not in_sweep():
         # W&B keeps what the first start said of the machine, and the tags as they are by now.
         known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
@@ -167,19 +157,11 @@ def _opened(start: Start) -> Tracker:
     run = _start(start, known, tags)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
-    tracker = Tracker(str(run.id), WandbTracker(run), start.say)
+    tracker = Tracker(str(run.id), run, start.say)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
         tracker.log(number, rows[number])
     return tracker
-
-
-def _provenance() -> dict[str, Any]:
-    """The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs."""
-    return {
-        "versions": versions(_PACKAGES),
-        "machine": {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()},
-    }
 
 
 def _tags(config: Config) -> list[str]:
