@@ -22,7 +22,7 @@ from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable, pages_of
-from dtqn.training.wandb_tracker import Start, open_tracker
+from dtqn.training.wandb_tracker import open_tracker
 
 FILE = "report.html"
 
@@ -73,7 +73,7 @@ def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> 
         return
     say("sending the page to W&B")
     config = config.model_copy(update={"wandb": mode or config.wandb})
-    tracker = open_tracker(Start(config, directory.path, directory.wandb_id, run.rows, say))
+    tracker = open_tracker(config, directory, directory.wandb_id, say)
     tracker.artifact({file.name: file}, "report")
     tracker.close()
 

@@ -34,11 +34,7 @@ class ActingWorker:
     """Steps its copies and puts their rows into the exchange."""
 
     def __init__(self, config: Config, share: Share, env_steps: int, descriptor: int | None) -> None:
-        """
-        Args:
-            env_steps: the run's when the worker begins, for its exploration.
-            descriptor: of the pool's exchange; None: the worker has one of its own.
-        """
+        """`descriptor`: of the pool's exchange, at `env_steps` of the run; None: it has one of its own."""
         machine.prepare()
         self.share, self._num_envs = share, config.actor.num_envs
         self._began_at, self._taken = env_steps, 0

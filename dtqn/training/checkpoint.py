@@ -96,7 +96,7 @@ def save(
         with _writing(whole):
             _remove(*(path for path in (temporary, whole) if _is_ours(path)))
             temporary.mkdir()
-            save_file(_independent(dict(weights)), temporary / _NETWORK)
+            save_file(_independent(weights), temporary / _NETWORK)
             sync(temporary / _NETWORK)
             _write_state(temporary, state, about)
             sync(temporary)
@@ -123,22 +123,14 @@ def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> 
 
 
 def exists(folder: Path) -> bool:
-    """Whether a checkpoint was ever completed here.
-
-    Raises:
-        CheckpointError: where `folder` is something else.
-    """
+    """Whether a checkpoint was ever completed here; a CheckpointError where `folder` is something else."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; must be the folder of the run's checkpoints")
     return (folder / _POINTER).exists() or bool(_completed(folder))
 
 
 def current(folder: Path) -> Path:
-    """The checkpoint that `latest` names.
-
-    Raises:
-        CheckpointError: where there is none.
-    """
+    """The checkpoint that `latest` names; a CheckpointError where there is none."""
     if not exists(folder):
         raise CheckpointError(f"{folder}: holds no checkpoint")
     name = _pointed(folder)
@@ -218,12 +210,8 @@ def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict
 def save_weights(
     folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: Mapping[str, Any]
 ) -> Path:
-    """Keep weights with what is told of them in one file, where `load_weights` finds them.
-
-    Args:
-        kind: `best`, or `last` of an exported agent.
-    """
-    path, tensors, text = folder / _WEIGHTS[kind], _independent(dict(weights)), json.dumps(figures)
+    """Keep `best` weights, or `last` ones of an exported agent, with what is told of them in one file."""
+    path, tensors, text = folder / _WEIGHTS[kind], _independent(weights), json.dumps(figures)
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -333,11 +321,8 @@ def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
 
 
 def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:
-    if min(array.strides, default=0) < 0:  # even one element can have a negative stride, which torch refuses
-        array = array.copy()
-    try:
-        # A copy where the array is strided, read-only or in the other byte order.
-        return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+    try:  # a copy, as the array may be strided, read-only or in the other byte order
+        return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
     except TypeError:
         raise TypeError(f"{path} is an array of {array.dtype}, which a checkpoint cannot hold") from None
 
@@ -359,17 +344,10 @@ def _put_arrays(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
             return node
 
 
-def _independent(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _independent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Contiguous CPU tensors that share no memory: safetensors refuses views, or writes them wrongly."""
-    result, owners = {}, set()
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().cpu().contiguous()
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() in owners or storage.nbytes() != tensor.nbytes:
-            tensor = tensor.clone()
-        owners.add(tensor.untyped_storage().data_ptr())
-        result[name] = tensor
-    return result
+    own = torch.contiguous_format
+    return {name: tensor.detach().cpu().clone(memory_format=own) for name, tensor in tensors.items()}
 
 
 def _is_ours(path: Path) -> bool:

@@ -279,11 +279,7 @@ class RunDir:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """The directory for this process alone; the lock ends with the process, however that ends.
-
-        Raises:
-            ConfigError: where another process has it.
-        """
+        """The directory for this process alone, to its end at most; a ConfigError where another has it."""
         self.writable()
         self.check_files()
         with file_errors(self.path, "cannot be read"):
@@ -327,11 +323,7 @@ class RunDir:
         return result if same else None
 
     def claim(self) -> None:
-        """Make the directory for a new run.
-
-        Raises:
-            ConfigError: where it holds a run already, or cannot be written.
-        """
+        """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
             raise ConfigError(
                 f"run_dir {self.path} holds a run; to go on with it: {self.command('--resume')}"
@@ -366,11 +358,7 @@ class RunDir:
     def task_change(self, config: Config, trained: str | None = None) -> str:
         """One line that says that the task, or a network of the user's own, is not what the run began with.
 
-        It is empty if both are.
-
-        Args:
-            config: the run's.
-            trained: the digest that the checkpoint or the result holds; None: only task.json is asked.
+        It is empty if both are. `trained` is the digest that the checkpoint or the result holds.
         """
         old = self.read_task_digest()
         if old is None:
@@ -465,10 +453,7 @@ class RunDir:
         return config
 
     def check_trained(self, config: Config, about: Mapping[str, Any]) -> None:
-        """Compare with the settings, nested by group, that the run's checkpoint says it was trained with.
-
-        Args:
-            about: what the checkpoint says.
+        """Compare with the settings that the run's checkpoint says it was trained with.
 
         Raises:
             ConfigError: where config.yaml has been changed since, or the checkpoint does not tell.
@@ -494,11 +479,7 @@ class RunDir:
 
 
 def make_writable(name: str, folder: Path) -> None:
-    """Make a folder, and see that files can be written there: before the work whose result they hold.
-
-    Args:
-        name: the setting or option that has named it.
-    """
+    """Make a folder that a setting or option `name` names, and see that files can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

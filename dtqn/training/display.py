@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
+import statistics
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, Protocol, TextIO, cast
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -16,9 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number, shortened
+from dtqn.text import clock, counted, number, shortened
 from dtqn.training.metrics import Row, outcome
-from dtqn.training.overview import RunFacts, Watched, overview
 
 _WINDOW_SECONDS = 30.0
 _LEAST_SECONDS = 0.25
@@ -202,6 +203,85 @@ class View(_Shown):
         self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
 
 
+class Watched(Protocol):
+    """A run among several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
+
+    @property
+    def total_env_steps(self) -> int: ...
+
+
+class RunFacts:
+    """The figures of one run that are shown."""
+
+    def __init__(self, run: Watched) -> None:
+        last: dict[str, float | int | None] = {}
+        for row in run.rows:
+            last |= {key: value for key, value in row.items() if value is not None}
+        self.name, self.state = run.name, run.state
+        self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
+        self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
+        self.seconds = float(last.get("seconds") or 0)
+        self.pace = _pace(run.rows)
+        if self.state == "finished" and self.env_steps:
+            self.pace = self.seconds / self.env_steps
+        self.outcome = outcome(last) if "eval/return" in last else ""
+
+    @property
+    def left(self) -> int:
+        return max(self.total - self.env_steps, 0) if self.state in ("waiting", "running") else 0
+
+    @property
+    def line(self) -> str:
+        share = min(1.0, self.env_steps / self.total)
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
+        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
+        return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
+
+
+def _pace(rows: Sequence[Row]) -> float:
+    """Seconds of an env step over the later half of the steps so far, without warm-up; 0 if not known yet.
+
+    The last row alone may hold an evaluation, or none of the updates where these come many at once.
+    """
+    learned = [row for row in rows if row.get("learner_steps") and "seconds" in row]
+    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in learned]
+    if not marks or marks[0][0] == marks[-1][0]:
+        return 0.0
+    env_steps, seconds = marks[-1]
+    then = max((marks[0], *(mark for mark in marks if mark[0] <= env_steps / 2)))
+    return (seconds - then[1]) / (env_steps - then[0])
+
+
+def overview(facts: Sequence[RunFacts]) -> str:
+    """How many runs are in which state, and when all will be done.
+
+    As many run at a time as do now, and each that waits follows on the first to end, at the mean pace.
+    """
+    counts = Counter(fact.state for fact in facts)
+    eta = "-:--"
+    if any(fact.pace for fact in facts) and any(fact.state == "running" for fact in facts):
+        usual = statistics.fmean(fact.pace for fact in facts if fact.pace)
+        seconds = [fact.left * (fact.pace or usual) for fact in facts]
+        ends = [left for fact, left in zip(facts, seconds, strict=True) if fact.state == "running"]
+        heapq.heapify(ends)
+        for fact, left in zip(facts, seconds, strict=True):
+            if fact.state == "waiting":
+                heapq.heapreplace(ends, ends[0] + left)
+        eta = clock(max(ends))
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    count = counted(len(facts), "run")
+    return f"{count}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
+
+
 class RunsView(_Shown):
     """Several runs: a table of all, or a line when one changes its state; about every 30 seconds one for each
     that runs and one for all.
@@ -212,17 +292,16 @@ class RunsView(_Shown):
     def __init__(self, out: TextIO, runs: Sequence[Watched], every_seconds: float = 30.0) -> None:
         """`runs`: all of them; more may be appended later."""
         self._runs = runs
-        self._facts = {run.name: RunFacts(run) for run in runs}
-        self._states: dict[str, str] = {}
+        self._facts: dict[str, RunFacts] = {}
         super().__init__(out, every_seconds)
 
     def update(self, changed: Sequence[Watched]) -> None:
         """Show anew those that have another state or more rows."""
         for run in changed:
-            self._facts[run.name] = RunFacts(run)
-            if self._live is None and self._states.get(run.name, "waiting") != run.state:
-                self.say(self._facts[run.name].line)
-            self._states[run.name] = run.state
+            before = self._facts[run.name].state if run.name in self._facts else "waiting"
+            fact = self._facts[run.name] = RunFacts(run)
+            if self._live is None and fact.state != before:
+                self.say(fact.line)
         if self._is_due():
             self._told = time.monotonic()
             facts = [RunFacts(run) for run in self._runs]

@@ -131,11 +131,6 @@ class Schema:
         self.input_names = [*named_parts(rows.observation), *(NAMES.prev_action, NAMES.reward, NAMES.first)]
         """The fields that a network reads at each step."""
 
-    @property
-    def has_memory(self) -> bool:
-        """Whether a sequence in the middle of an episode starts in a state that was carried there."""
-        return bool(self.rows.trace)
-
     def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
         """The part of an actor's tick that replay appends."""
         return {**named(rows), self.memory.version: rows.version}

@@ -15,6 +15,7 @@ import torch
 
 import dtqn
 import envs
+from dtqn.acting.evaluation import Goal
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
@@ -29,10 +30,10 @@ from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, tas
 from dtqn.training.display import Output, View
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_evaluation, read_rows
-from dtqn.training.setup import device_of, make_goal, task_spec
+from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
-from dtqn.training.wandb_tracker import Say, Start, Tracker, in_sweep, open_tracker
+from dtqn.training.wandb_tracker import Say, Tracker, in_sweep, open_tracker
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
@@ -48,10 +49,7 @@ _PAUSE_SECONDS = 0.2
 def start(
     config: Config, directory: RunDir, out: TextIO | None = None, callbacks: Callbacks | None = None
 ) -> int:
-    """Train a new run in a directory that holds none; the program's exit code.
-
-    `preflight.check` has passed the settings.
-    """
+    """Train a new run, whose settings are checked, in a directory that holds none; the exit code."""
     directory.claim()
     trainer = _make_trainer(config, directory)
     directory.write_config(config)
@@ -143,11 +141,7 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 
 def restored_trainer(config: Config, directory: RunDir) -> Trainer:
-    """The run as its last checkpoint has it.
-
-    Raises:
-        CheckpointError: where that does not fit this version, or a task of a user's own cannot go on from it.
-    """
+    """The run as its last checkpoint has it; a CheckpointError where it cannot go on from that."""
     trainer = _make_trainer(config, directory)
     try:
         state = checkpoint.load_state(directory.checkpoints)
@@ -177,13 +171,7 @@ class _Run:
         about: Mapping[str, Any] = MappingProxyType({}),
         callbacks: Callbacks | None = None,
     ) -> None:
-        """
-        Args:
-            about: what the checkpoint says that the run goes on from; empty for a run that starts.
-
-        Raises:
-            ConfigError: where the rows that the checkpoint counts on are not all there.
-        """
+        """`about` is what the checkpoint says; a ConfigError where rows that it counts on are not there."""
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
         self._signals, self._callbacks = Signals(), callbacks or Callbacks()
         self._task_digest = run_identity(config).digest
@@ -216,11 +204,7 @@ class _Run:
         return Evaluations(self.directory.checkpoints, rows, last, still_best)
 
     def train(self) -> int:
-        """The loop; the program's exit code.
-
-        Raises:
-            ConfigError: where a file cannot be written; the last checkpoint is kept.
-        """
+        """The loop: the exit code, or a ConfigError where a file cannot be written."""
         trainer, resumed = self.trainer, self._saved_at is not None
         about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
@@ -293,7 +277,7 @@ class _Run:
 
     def _loop(self) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
-        goal = make_goal(self.config)
+        goal = Goal(self.config.stop_at_success, self.config.stop_at_return)
         self._record()  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(goal):
             if code := self._interrupted():
@@ -471,10 +455,8 @@ def _send_files(tracker: Tracker, directory: RunDir) -> None:
 
 
 def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Tracker:
-    """The tracker of a run, which knows its rows so far."""
-    rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
-    tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
+    tracker = open_tracker(config, directory, run_id, say, about)
     directory.wandb_id = tracker.id
     return tracker
 

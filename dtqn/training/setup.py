@@ -20,7 +20,6 @@ import envs
 from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
-from dtqn.acting.evaluation import Goal
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
@@ -44,18 +43,10 @@ DRAWING = threading.RLock()
 """Who has it draws parameters from torch's one generator; runs in other threads wait."""
 
 
-class Stream(IntEnum):
-    """The random streams of a run; each is a key below the run's seed."""
-
-    ENV = 0
-    ACTOR = 1
-    REPLAY = 2
-    NETWORK = 3
-    EVALUATION = 4
-    LEARNER = 5
-    FILM = 6
-    STALENESS = 7
-    EVALUATION_ACTIONS = 8
+Stream = IntEnum(
+    "Stream", "ENV ACTOR REPLAY NETWORK EVALUATION LEARNER FILM STALENESS EVALUATION_ACTIONS", start=0
+)
+"""The random streams of a run; each is a key below the run's seed."""
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -298,17 +289,8 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         final = np.full(count, config.epsilon_final)
     duration = config.epsilon_anneal_env_steps
-    if duration == 0:
-        annealing = exploration.constant()
-    elif config.annealing == "exponential":
-        annealing = exploration.exponentially(duration)
-    else:
-        annealing = exploration.linearly(duration)
-    return Exploration(final, annealing, warmup_env_steps)
-
-
-def make_goal(config: Config) -> Goal:
-    return Goal(config.stop_at_success, config.stop_at_return)
+    anneal = exploration.ANNEALINGS[config.annealing]
+    return Exploration(final, anneal(duration) if duration else exploration.constant(), warmup_env_steps)
 
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:

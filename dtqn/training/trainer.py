@@ -26,14 +26,14 @@ from dtqn.training.evaluator import Evaluator
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
-from dtqn.types import FreshTrace, NonFiniteError, first_rows, observation_of
+from dtqn.types import NonFiniteError, first_rows, observation_of
 from envs.checks import ObservationCheck
 from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
 there are copies where these are more."""
-_PARTS = ("novel_share", "learner", "updates", "staleness", "evaluator")
+_PARTS = ("novel_share", "learner", "updates", "evaluator")
 """Those of a trainer's state that keep their own."""
 
 
@@ -178,18 +178,14 @@ class Trainer:
             self._updates_summed += 1
             if self.updates.reads_priorities:
                 self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
-        if update.trace is not None:
-            self._write_back(info.ids, sampled, update.trace)
+        if (trace := update.trace) is not None:
+            sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
+            # The pass that left the trace was made by the parameters before this update.
+            fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
+            self.replay.write_back(info.ids[sequences], offsets, fresh)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self.actor.publish(list(self.network.parameters()), self.learner_steps)
-
-    def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
-        """Replay's memory becomes what the update's forward pass made of it."""
-        sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
-        # The pass that left the trace was made by the parameters before this update.
-        fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
-        self.replay.write_back(ids[sequences], offsets, fresh)
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -241,6 +237,7 @@ class Trainer:
             **{name: getattr(self, name).get_state() for name in _PARTS},
             "replay": self.replay.get_state(lazily),
             "generator": self.generator.bit_generator.state,
+            "staleness": self.staleness.generator.bit_generator.state,
             "recent": [list(episode) for episode in self._recent],
             "has_ended": self._has_ended.tolist(),
             "tally": [*self._tally, self._told],
@@ -259,6 +256,7 @@ class Trainer:
         for name in ("replay", *_PARTS):
             getattr(self, name).set_state(state[name])
         self.generator.bit_generator.state = state["generator"]
+        self.staleness.generator.bit_generator.state = state["staleness"]
         self._recent = self._window(state["recent"])
         self._has_ended |= np.asarray(state.get("has_ended", True))  # earlier checkpoints lack it
         *self._tally, self._told = state["tally"]

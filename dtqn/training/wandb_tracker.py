@@ -8,15 +8,16 @@ import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
 from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
-from dtqn.training.directory import HOW_IT_RUNS, config_hash
-from dtqn.training.metrics import Row
+from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash
+from dtqn.training.metrics import Row, read_rows
 
 Say = Callable[[str], None]
 
@@ -24,21 +25,6 @@ _WAIT_SECONDS = 10
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 _LONGEST_TAG = 64
-
-
-class Start(NamedTuple):
-    """Facts about the run, for a tracker."""
-
-    config: Config
-    directory: Path
-    """The run's, for the tracker's files."""
-    run_id: str
-    """The same after a resume. Inside a W&B sweep it is the run that rows were last sent to."""
-    rows: Sequence[Row]
-    """The metrics file so far."""
-    say: Say
-    about: Mapping[str, Any] = {}
-    """Other facts about the run's first start, kept with its configuration."""
 
 
 class Tracker:
@@ -127,37 +113,46 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def open_tracker(start: Start) -> Tracker:
-    """The run at W&B, or none where it is off or cannot be started, which is said in one line."""
-    if start.config.wandb != "disabled":
+def open_tracker(
+    config: Config, directory: RunDir, run_id: str, say: Say, about: Mapping[str, Any] = MappingProxyType({})
+) -> Tracker:
+    """The run at W&B, or none where it is off or cannot be started, which is said in one line.
+
+    Args:
+        run_id: the same after a resume. Inside a W&B sweep it is the run that rows were last sent to.
+        about: other facts about the run's first start, kept with its configuration.
+    """
+    if config.wandb != "disabled":
+        rows = read_rows(directory.metrics_file)
         try:
-            return _opened(start)
+            return _opened(config, directory.path, run_id, rows, say, about)
         except (Exception, SystemExit) as error:
-            start.say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
-    return Tracker(start.run_id)
+            say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
+    return Tracker(run_id)
 
 
-def _opened(start: Start) -> Tracker:
+def _opened(
+    config: Config, folder: Path, run_id: str, rows: Sequence[Row], say: Say, about: Mapping[str, Any]
+) -> Tracker:
     """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
 
     Inside a W&B sweep, where there are rows already, the new run is marked as a continuation of the one that
     rows were last sent to, in the configuration as `continues`.
     """
-    config, rows = start.config, start.rows
     tags: list[str] | None = _tags(config)
     # The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs.
     machine = {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()}
-    known = named(config) | dict(start.about) | {"versions": versions(_PACKAGES), "machine": machine}
+    known = named(config) | dict(about) | {"versions": versions(_PACKAGES), "machine": machine}
     if rows and not in_sweep():
         # W&B keeps what the first start said of the machine, and the tags as they are by now.
         known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
     if in_sweep() and rows:
-        known["continues"] = start.run_id
+        known["continues"] = run_id
     mode = os.environ.get("WANDB_MODE")
-    run = _start(start, known, tags)
+    run = _start(config, folder, run_id, say, known, tags)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
-    tracker = Tracker(str(run.id), run, start.say)
+    tracker = Tracker(str(run.id), run, say)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
         tracker.log(number, rows[number])
@@ -171,8 +166,9 @@ def _tags(config: Config) -> list[str]:
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 
-def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
-    config, directory = start.config, start.directory
+def _start(
+    config: Config, folder: Path, run_id: str, say: Say, known: dict[str, Any], tags: list[str] | None
+) -> Any:
     # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
     os.environ.pop("WANDB_MODE", None)
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -195,7 +191,7 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
     # A W&B sweep sets the project, the id and the name itself.
     own: dict[str, Any] = {
         "project": os.environ.get("WANDB_PROJECT", "dtqn"),
-        "id": start.run_id,
+        "id": run_id,
         "resume": "allow",
         "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
     }
@@ -207,7 +203,7 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
             job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
             tags=tags,
             config=known,
-            dir=str(directory),
+            dir=str(folder),
             mode=mode,
             settings=settings,
             reinit="create_new",  # beside those of other threads
@@ -220,9 +216,7 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
             raise
         wandb.teardown()  # else the id counts as in use
         run = init("offline")
-        start.say(
-            f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}"
-        )
+        say(f"W&B is not to be reached, its files are kept under {folder / 'wandb'}: {one_line(error)}")
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
     run.define_metric("*", step_metric="env_steps")

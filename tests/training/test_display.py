@@ -6,7 +6,7 @@ from unittest import mock
 from rich.console import Console
 
 from dtqn import text
-from dtqn.training import display, overview
+from dtqn.training import display
 
 
 class _Run:
@@ -84,10 +84,10 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
     rows = [_row(steps, speed=10.0) for steps in (200, 400, 600)]
     burst = rows[-1] | {"env_steps": 610, "speed/env_steps_per_second": 1e4}
     waiting = _Run("b", total=390)
-    facts = [overview.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
+    facts = [display.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
     # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
-    assert overview.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
-    assert overview.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
+    assert display.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
+    assert display.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
 
 
 def test_the_pace_of_warm_up_is_not_that_of_learning():
@@ -97,9 +97,9 @@ def test_the_pace_of_warm_up_is_not_that_of_learning():
     run = _Run("r", total=3_000)
     for rows, pace in (([warm], 0.0), ([warm, begun], 0.0), ([warm, begun, later], 0.01)):
         run.rows = rows
-        assert overview.RunFacts(run).pace == pace
+        assert display.RunFacts(run).pace == pace
     run.state = "finished"
-    assert overview.RunFacts(run).pace == 3.0 / 1_200
+    assert display.RunFacts(run).pace == 3.0 / 1_200
 
 
 def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):

@@ -16,8 +16,8 @@ from PIL import Image
 from dtqn.settings import presets
 from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
-from dtqn.training.directory import config_hash
-from dtqn.training.wandb_tracker import Start, Tracker, open_tracker
+from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.wandb_tracker import Tracker, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -34,15 +34,17 @@ def _run_file(directory: Path) -> Path:
 
 
 _OFFLINE = """
-import os, sys, time
+import json, os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
-from dtqn.training.wandb_tracker import Start, open_tracker
+from dtqn.training.directory import RunDir
+from dtqn.training.wandb_tracker import open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
-tracker = open_tracker(Start(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print))
+(directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows[:sent]))
+tracker = open_tracker(presets.resolve(None, flags, {}), RunDir(directory), "abcd1234", print)
 for number in range(sent, 10):
     tracker.log(number, rows[number])
 if then == "kill":
@@ -156,9 +158,8 @@ def test_pictures_and_artifact_at_the_end(tmp_path):
     (tmp_path / "checkpoint/10").mkdir(parents=True)
     (tmp_path / "checkpoint/10/network.safetensors").write_bytes(b"weights")
     said = []
-    tracker = open_tracker(
-        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
-    )
+    config = presets.resolve(None, {"wandb": "offline"}, {})
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
     last = _row(0) | {"learner_steps": 7}
     tracker.log(0, last)
     tracker.pictures(0, last, {"curve": tmp_path / "curve.png", "film": tmp_path / "film.gif"})
@@ -255,7 +256,7 @@ def _accept(server, accepted):
 
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
-    opened = open_tracker(Start(config, tmp_path, "abcd1234", [], pytest.fail))
+    opened = open_tracker(config, RunDir(tmp_path), "abcd1234", pytest.fail)
     assert (opened._run, opened.id) == (None, "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
@@ -267,9 +268,8 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(wandb, "init", broken)
     said = []
-    tracker = open_tracker(
-        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
-    )
+    config = presets.resolve(None, {"wandb": "offline"}, {})
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
 
