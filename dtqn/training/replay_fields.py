@@ -112,7 +112,7 @@ def smallest_dtype(space: gymnasium.Space) -> np.dtype:
     if found is None:
         return np.dtype(space.dtype or np.float32)
     low, high = np.min(found[0]), np.max(found[1])
-    ranges = map(np.iinfo, ("uint8", "int8", "int16", "int32", "int64"))
+    ranges = [np.iinfo(name) for name in ("uint8", "int8", "int16", "int32", "int64")]
     return np.dtype(next(kind.dtype for kind in ranges if kind.min <= low and high <= kind.max))
 
 

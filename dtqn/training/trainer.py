@@ -65,7 +65,7 @@ class Trainer:
         self._recent = self._window([])
         self._has_ended = np.zeros(config.actor.num_envs, bool)
         """[N]: the copies that have ended an episode."""
-        self._tally = [0, 0.0, 0]
+        self._tally: list[Any] = [0, 0.0, 0]
         """Number, sum of returns and successes of all training episodes so far, exploration included."""
         self._told = 0
         """Episodes that the last row of training metrics has counted."""
@@ -201,9 +201,10 @@ class Trainer:
             row["train/return"] = float(np.mean(returns))
             row["train/length"] = float(np.mean(lengths))
             row["train/success"] = float(np.mean(successes)) if self.has_success else None
-        row["train/episodes"], row["train/total_return"], successes = self._tally
-        row["train/total_success"] = successes if self.has_success else None
-        self._told = self._tally[0]
+        episodes, total_return, total_success = self._tally
+        row["train/episodes"] = self._told = episodes
+        row["train/total_return"] = total_return
+        row["train/total_success"] = total_success if self.has_success else None
         row |= {name: total / self._updates_summed for name, total in self._sums.items()}
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.learning_rate
