@@ -134,7 +134,7 @@ _STATES = 3
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
-    """Bytes of a run on this machine by what takes them; `process_bytes` are there before the trainer."""
+    """Bytes of a run on this machine by what takes them; `process_bytes` are there before, if known."""
     plan = plan_bytes(config)
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
     if process and config.evaluates_beside:  # it has imported the same

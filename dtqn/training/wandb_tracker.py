@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
@@ -143,13 +144,22 @@ def _opened(
     # The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs.
     machine = {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()}
     known = named(config) | dict(about) | {"versions": versions(_PACKAGES), "machine": machine}
-    if rows and not in_sweep():
-        # W&B keeps what the first start said of the machine, and the tags as they are by now.
-        known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
-    if in_sweep() and rows:
+    if rows and in_sweep():
         known["continues"] = run_id
+    elif rows:  # W&B keeps what the first start said of the machine, and the tags as they are by now
+        known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
+    asked = {
+        "config": known,
+        "tags": tags,
+        "group": os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
+        "job_type": os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
+    }
+    if not in_sweep():  # which sets the project, the id and the name itself
+        name = f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}"
+        project = os.environ.get("WANDB_PROJECT", "dtqn")
+        asked |= {"project": project, "id": run_id, "resume": "allow", "name": name}
     mode = os.environ.get("WANDB_MODE")
-    run = _start(config, folder, run_id, say, known, tags)
+    run = _start(config.wandb, folder, asked, say)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
     tracker = Tracker(str(run.id), run, say)
@@ -166,10 +176,8 @@ def _tags(config: Config) -> list[str]:
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 
-def _start(
-    config: Config, folder: Path, run_id: str, say: Say, known: dict[str, Any], tags: list[str] | None
-) -> Any:
-    # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
+def _start(mode: str, folder: Path, asked: dict[str, Any], say: Say) -> Any:
+    # WANDB_MODE is in `mode` by now. Error reporting would wait at exit for a server that is away.
     os.environ.pop("WANDB_MODE", None)
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
@@ -185,37 +193,18 @@ def _start(
     if (_ROOT / ".git").exists():  # the commit of this program, not of the folder that it was started in
         settings.git_root = str(_ROOT)
     wandb.setup(settings=settings)
-    mode = config.wandb
     if mode == "auto":
         mode = "online" if wandb.login(prompt=False, verify=False) else "offline"
-    # A W&B sweep sets the project, the id and the name itself.
-    own: dict[str, Any] = {
-        "project": os.environ.get("WANDB_PROJECT", "dtqn"),
-        "id": run_id,
-        "resume": "allow",
-        "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
-    }
-
-    def init(mode: Any) -> Any:
-        return wandb.init(
-            **({} if in_sweep() else own),
-            group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
-            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
-            tags=tags,
-            config=known,
-            dir=str(folder),
-            mode=mode,
-            settings=settings,
-            reinit="create_new",  # beside those of other threads
-        )
+    # The new run is beside those of other threads.
+    init = functools.partial(wandb.init, **asked, dir=str(folder), settings=settings, reinit="create_new")
 
     try:
-        run = init(mode)
+        run = init(mode=cast(Any, mode))
     except Exception as error:
         if mode == "offline":
             raise
         wandb.teardown()  # else the id counts as in use
-        run = init("offline")
+        run = init(mode="offline")
         say(f"W&B is not to be reached, its files are kept under {folder / 'wandb'}: {one_line(error)}")
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
