@@ -17,9 +17,10 @@ from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training import objects, trained
 from dtqn.training.directory import RunDir, trained_at
-from dtqn.training.setup import make_env, num_actions, observation_fault
+from dtqn.training.setup import make_env, num_actions
 from dtqn.types import StepInputs, map_tree, reset_rows
-from envs import registry
+from envs import TaskError, registry
+from envs.checks import ObservationCheck
 from envs.language import SpokenVectorEnv
 
 
@@ -84,7 +85,7 @@ class Policy:
         self._space, self._num_actions = task.observation_space, num_actions(task)
         said = self._language or task
         self.observation_space, self.action_space = said.observation_space, said.action_space
-        self._fault = observation_fault(task)
+        self._check = ObservationCheck(task.id, task.observation_space)
         self.reset()
 
     def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
@@ -187,9 +188,11 @@ class Policy:
                 raise ValueError(f"observation must be a dict with the keys {', '.join(space)}")
             names = {key: f"observation {key}" for key in space}
         rows = map_tree(self._part, names, observation, space)
-        if fault := self._fault(rows):  # here the caller's, who may have no batch
+        try:
+            self._check(rows)
+        except TaskError as fault:  # here the caller's, who may have no batch
             where = f"copy {fault.copy}: " if self._batched else ""
-            raise ValueError(f"{where}{fault.problem.removeprefix('its ')}")
+            raise ValueError(f"{where}{fault.problem.removeprefix('its ')}") from None
         return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
 
     def _part(self, name: str, value: Any, space: gymnasium.Space) -> np.ndarray:

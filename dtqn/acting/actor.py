@@ -149,6 +149,9 @@ class Actor:
         output, state, trace = self.network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
         return output.q[:, 0], state, trace
 
+    def _parts(self) -> dict[str, Bursts | Novelty | Optimism | None]:
+        return {"bursts": self.bursts, "novelty": self.novelty, "optimism": self.optimism}
+
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs to go on bit for bit."""
         return {
@@ -158,9 +161,7 @@ class Actor:
             "generator": self.generator.bit_generator.state,
             "version": self.version,
             "env_steps": self.env_steps,
-            "bursts": self.bursts.get_state(),
-            "novelty": None if self.novelty is None else self.novelty.get_state(),
-            "optimism": None if self.optimism is None else self.optimism.get_state(),
+            **{name: None if part is None else part.get_state() for name, part in self._parts().items()},
         }
 
     def set_state(self, state: dict[str, Any]) -> bool:
@@ -172,11 +173,9 @@ class Actor:
         self.state = from_leaves(self.network.initial_state(self.rows.env.num_envs), memory)
         self._initial = self._fresh_state()
         self.version, self.env_steps = state["version"], state["env_steps"]
-        self.bursts.set_state(state["bursts"])
-        if self.novelty is not None:
-            self.novelty.set_state(state["novelty"])
-        if self.optimism is not None:
-            self.optimism.set_state(state["optimism"])
+        for name, part in self._parts().items():
+            if part is not None:
+                part.set_state(state[name])
         return state["rows"]["env"] is not None
 
     def news(self) -> list[str]:

@@ -21,6 +21,7 @@ from dtqn.acting.episode_intervals import NORMAL_QUANTILE, Figure, wilson_interv
 from dtqn.acting.exploration import RandomActions
 from dtqn.acting.rows import Episodes, VectorRows
 from dtqn.networks.q_network import QNetwork
+from dtqn.settings.run import EvaluationConfig
 from dtqn.types import map_tree, reset_rows
 from envs import pictures
 
@@ -123,9 +124,9 @@ class EpisodePlan:
 
     FEWEST = 10
 
-    def __init__(self, *, episodes: int, first_episodes: int, max_step_share: float, goal: Goal) -> None:
-        self._episodes, self._first = episodes, min(first_episodes, episodes)
-        self._share, self._goal = max_step_share, goal
+    def __init__(self, settings: EvaluationConfig, goal: Goal) -> None:
+        self._episodes, self._first = settings.episodes, min(settings.first_episodes, settings.episodes)
+        self._share, self._goal = settings.max_step_share, goal
         self._spent = 0
         self._best: float | None = None
         self._promising = True
@@ -134,12 +135,7 @@ class EpisodePlan:
         """The mean length of its episodes."""
 
     def episodes(self, env_steps: int, length: float | None, at_end: bool) -> int:
-        """Those of an evaluation after `env_steps`.
-
-        Args:
-            length: the mean of recent training episodes; None if unknown.
-            at_end: it is the run's last one.
-        """
+        """Those of an evaluation after `env_steps`; `length` is the mean of recent training episodes."""
         # A greedy policy that walks in circles has the longer episodes.
         length = max(length or 0.0, self._length)
         affordable = int((self._share * env_steps - self._spent) / length) if length else self._first
@@ -252,11 +248,7 @@ def play_by(
 
 @torch.no_grad()
 def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None:
-    """Write a greedy episode as a GIF, `pictures.MAX_FRAMES` steps of it at most.
-
-    Args:
-        env: one fresh copy with render mode "rgb_array"; it is closed afterwards.
-    """
+    """A greedy episode of a fresh "rgb_array" copy, which it closes, as a GIF of `MAX_FRAMES` at most."""
     with contextlib.closing(env):
         rows = VectorRows(env)
         frames = [pictures.frame(env)]

@@ -112,6 +112,10 @@ def exponentially(duration: int) -> Annealing:
     return lambda final, env_steps: final + (1 - final) * (1 - 1 / duration) ** env_steps
 
 
+ANNEALINGS = {"linear": linearly, "exponential": exponentially}
+"""`actor.annealing` -> of a duration, at least 1, the annealing."""
+
+
 def linear(start: float, final: Any, fraction: float) -> Any:
     """On the straight line from `start` at fraction 0 to `final` at 1 and after."""
     return start + (final - start) * min(1.0, max(0.0, fraction))

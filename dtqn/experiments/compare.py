@@ -34,7 +34,7 @@ from dtqn.settings.values import nearest
 from dtqn.text import terminal_width
 from dtqn.training import chance_level, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
-from dtqn.training.display import open_runs_view
+from dtqn.training.display import RunsView
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
 
 
@@ -398,7 +398,7 @@ def train(
         finished: what is done with each that has finished, now or before; a line to tell, or none.
     """
     with RunQueue(at_once) as queue:
-        view = open_runs_view(out, queue.jobs)
+        view = RunsView(out, queue.jobs)
         try:
             for job in jobs:
                 queue.add(job)

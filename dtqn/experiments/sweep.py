@@ -26,7 +26,7 @@ from dtqn.settings.task import task_of
 from dtqn.text import counted
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
-from dtqn.training.display import RunsView, open_runs_view
+from dtqn.training.display import RunsView
 
 try:
     from dtqn.experiments.sweep_file import SweepFile, read_file
@@ -217,7 +217,7 @@ def run(sweep: Sweep, at_once: int) -> int:
     """
     with (
         RunQueue(at_once) as queue,
-        contextlib.closing(open_runs_view(sys.stdout, queue.jobs)) as view,
+        contextlib.closing(RunsView(sys.stdout, queue.jobs)) as view,
     ):
         _train(sweep, queue, view)
     results = sweep.results()

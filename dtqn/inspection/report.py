@@ -22,7 +22,7 @@ from dtqn.inspection.page_runs import Run
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line, size
 from dtqn.training.directory import file_errors, make_writable, pages_of
-from dtqn.training.wandb_tracker import Start, open_tracker
+from dtqn.training.wandb_tracker import open_tracker
 
 FILE = "report.html"
 
@@ -69,11 +69,11 @@ def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> 
         mode: one of `--wandb`; None: that of the run.
     """
     config, directory = run.config, run.directory
-    if not directory.has_wandb_id or "disabled" in (config.wandb, mode):
+    if not directory.id_file.exists() or "disabled" in (config.wandb, mode):
         return
     say("sending the page to W&B")
     config = config.model_copy(update={"wandb": mode or config.wandb})
-    tracker = open_tracker(Start(config, directory.path, directory.wandb_id, run.rows, say))
+    tracker = open_tracker(config, directory, directory.wandb_id, say)
     tracker.artifact({file.name: file}, "report")
     tracker.close()
 

@@ -23,7 +23,7 @@ from dtqn.plots import MONOSPACE
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
-from dtqn.training.display import open_film
+from dtqn.training.display import FilmView
 from dtqn.training.setup import make_env
 from envs import pictures
 
@@ -61,7 +61,7 @@ def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
     run = load(directory, asked.weights, 1, asked.seed)
     is_terminal = out.isatty()
     draws = (is_terminal or asked.gif is not None) and _draws(run.config, asked.gif)
-    with contextlib.closing(open_film(out)) as view:
+    with contextlib.closing(FilmView(out)) as view:
         for number in range(1, asked.episodes + 1):
             shown = record(run, number, asked.seed, draws)
             if number == 1 and asked.gif is not None:

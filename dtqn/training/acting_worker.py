@@ -5,7 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import torch
 
 from dtqn.acting.actor import Actor
 from dtqn.networks.q_network import QNetwork
@@ -31,11 +34,7 @@ class ActingWorker:
     """Steps its copies and puts their rows into the exchange."""
 
     def __init__(self, config: Config, share: Share, env_steps: int, descriptor: int | None) -> None:
-        """
-        Args:
-            env_steps: the run's when the worker begins, for its exploration.
-            descriptor: of the pool's exchange; None: the worker has one of its own.
-        """
+        """`descriptor`: of the pool's exchange, at `env_steps` of the run; None: it has one of its own."""
         machine.prepare()
         self.share, self._num_envs = share, config.actor.num_envs
         self._began_at, self._taken = env_steps, 0
@@ -80,14 +79,10 @@ class ActingWorker:
         del actor["network"]
         return {"actor": actor, "began_at": self._began_at, "taken": self._taken}
 
-    def set_state(self, state: dict[str, Any], parameters: int) -> bool:
-        """Go on from `get_state`; whether exactly so, and not with new episodes.
-
-        Args:
-            parameters: where in the exchange those lie that the next request will name.
-        """
+    def set_state(self, state: dict[str, Any], parameters: Sequence[torch.Tensor]) -> bool:
+        """Go on from `get_state`, with these parameters; whether exactly so, and not with new episodes."""
         self._began_at, self._taken = state["began_at"], state["taken"]
         # Where the next request's version is the one that has acted last, nothing is published.
-        self._actor.publish(self.exchange.parameters[parameters], -1)
+        self._actor.publish(parameters, -1)
         network = self._actor.network.state_dict()
         return self._actor.set_state(state["actor"] | {"network": network})

@@ -27,13 +27,7 @@ class Callbacks:
     """
 
     def __init__(self, callbacks: Sequence[Any] = (), run: Any = None) -> None:
-        """
-        Args:
-            run: what they are told of, a view of the run's files.
-
-        Raises:
-            ConfigError: one of them is no function and has no such method.
-        """
+        """`run` is what they are told of; a ConfigError where one is no function and has no such method."""
         self._run = run
         self._callbacks = [_methods(callback) for callback in callbacks]
         self.stops = False

@@ -19,10 +19,10 @@ import math
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +60,6 @@ _NAMES = {
     torch.complex64: "C64",
 }
 """The names of types in a file of safetensors."""
-_Read = TypeVar("_Read")
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError)
 """The errors that unexpected content raises."""
 
@@ -97,7 +96,7 @@ def save(
         with _writing(whole):
             _remove(*(path for path in (temporary, whole) if _is_ours(path)))
             temporary.mkdir()
-            save_file(_independent(dict(weights)), temporary / _NETWORK)
+            save_file(_independent(weights), temporary / _NETWORK)
             sync(temporary / _NETWORK)
             _write_state(temporary, state, about)
             sync(temporary)
@@ -124,22 +123,14 @@ def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> 
 
 
 def exists(folder: Path) -> bool:
-    """Whether a checkpoint was ever completed here.
-
-    Raises:
-        CheckpointError: where `folder` is something else.
-    """
+    """Whether a checkpoint was ever completed here; a CheckpointError where `folder` is something else."""
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is a file; must be the folder of the run's checkpoints")
     return (folder / _POINTER).exists() or bool(_completed(folder))
 
 
 def current(folder: Path) -> Path:
-    """The checkpoint that `latest` names.
-
-    Raises:
-        CheckpointError: where there is none.
-    """
+    """The checkpoint that `latest` names; a CheckpointError where there is none."""
     if not exists(folder):
         raise CheckpointError(f"{folder}: holds no checkpoint")
     name = _pointed(folder)
@@ -154,21 +145,16 @@ def current(folder: Path) -> Path:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The description of its run that the current checkpoint holds."""
-    about: dict[str, Any] = _of_current(folder, lambda path: _read_json(path)["about"])
+    about: dict[str, Any] = _of_current(folder)[1]["about"]
     return about
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
-
-    def read(checkpoint: Path) -> dict[str, Any]:
-        content = _read_json(checkpoint)
-        arrays = _read_tensors(checkpoint / _STATE, content["checksums"][_STATE])
-        with _reading(checkpoint):
-            state: dict[str, Any] = _put_arrays(content["state"], arrays)
-        return state
-
-    return _of_current(folder, read)
+    checkpoint, content, arrays = _of_current(folder, _STATE)
+    with _reading(checkpoint):
+        state: dict[str, Any] = _put_arrays(content["state"], arrays)
+    return state
 
 
 def check_kinds(state: Any, like: Any, path: str = "state") -> None:
@@ -189,12 +175,16 @@ def _kind_of(leaf: Any) -> object:
     return leaf.dtype if isinstance(leaf, Gathered | np.ndarray | torch.Tensor) else type(leaf)
 
 
-def _of_current(folder: Path, read: Callable[[Path], _Read]) -> _Read:
-    """The result of `read` on the current checkpoint; on the next one if that replaces it meanwhile."""
+def _of_current(folder: Path, file: str = "") -> tuple[Path, dict[str, Any], dict[str, torch.Tensor]]:
+    """The current checkpoint, what its `state.json` holds, and the arrays of a file beside that.
+
+    Where another one replaces it meanwhile, all are that one's.
+    """
     path = current(folder)
     while True:
         try:
-            return read(path)
+            content = _read_json(path)
+            return path, content, _read_tensors(path / file, content["checksums"][file]) if file else {}
         except CheckpointError:
             if (newer := current(folder)) == path:
                 raise
@@ -208,28 +198,20 @@ def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict
         kind: `last`, with the description that `read_about` gives (an exported agent's own), or `best`, with
             the figures of the evaluation that chose them.
     """
-
-    def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        content = _read_json(path)
-        return content["about"], _read_tensors(path / _NETWORK, content["checksums"][_NETWORK])
-
     file = folder / _WEIGHTS[kind]
     if file.exists():
         return _read_with_figures(file)
     if kind == "best":
         raise CheckpointError(f"{file}: there is no such file; the run has had no evaluation yet")
-    return _of_current(folder, read)
+    _, content, tensors = _of_current(folder, _NETWORK)
+    return content["about"], tensors
 
 
 def save_weights(
     folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: Mapping[str, Any]
 ) -> Path:
-    """Keep weights with what is told of them in one file, where `load_weights` finds them.
-
-    Args:
-        kind: `best`, or `last` of an exported agent.
-    """
-    path, tensors, text = folder / _WEIGHTS[kind], _independent(dict(weights)), json.dumps(figures)
+    """Keep `best` weights, or `last` ones of an exported agent, with what is told of them in one file."""
+    path, tensors, text = folder / _WEIGHTS[kind], _independent(weights), json.dumps(figures)
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -339,11 +321,8 @@ def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
 
 
 def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:
-    if min(array.strides, default=0) < 0:  # even one element can have a negative stride, which torch refuses
-        array = array.copy()
-    try:
-        # A copy where the array is strided, read-only or in the other byte order.
-        return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+    try:  # a copy, as the array may be strided, read-only or in the other byte order
+        return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
     except TypeError:
         raise TypeError(f"{path} is an array of {array.dtype}, which a checkpoint cannot hold") from None
 
@@ -365,17 +344,10 @@ def _put_arrays(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
             return node
 
 
-def _independent(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _independent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Contiguous CPU tensors that share no memory: safetensors refuses views, or writes them wrongly."""
-    result, owners = {}, set()
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().cpu().contiguous()
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() in owners or storage.nbytes() != tensor.nbytes:
-            tensor = tensor.clone()
-        owners.add(tensor.untyped_storage().data_ptr())
-        result[name] = tensor
-    return result
+    own = torch.contiguous_format
+    return {name: tensor.detach().cpu().clone(memory_format=own) for name, tensor in tensors.items()}
 
 
 def _is_ours(path: Path) -> bool:
@@ -431,15 +403,10 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
     return content
 
 
-def _check(path: Path, checksum: int) -> None:
+def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
     with _reading(_opened(path, path.parent)):
         if _checksum(path) != checksum:
             raise CheckpointError(f"{path}: is damaged: its checksum is not the one in {_JSON}")
-
-
-def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
-    _check(path, checksum)
-    with _reading(path):
         return load_file(path)
 
 

@@ -189,8 +189,8 @@ class RunDir:
         self.curve = path / "learning_curve.png"
         self.film = path / "evaluation.gif"
         self.log = path / "output.log"
-        self._result_file = path / "result.json"
-        self._id_file = path / "wandb-id.txt"
+        self.result_file = path / "result.json"
+        self.id_file = path / "wandb-id.txt"
 
     @classmethod
     def default(cls, config: Config, runs_dir: Path = Path("runs")) -> RunDir:
@@ -234,28 +234,23 @@ class RunDir:
         return f"{program()} {name} {shlex.quote(str(self.path))}"
 
     @property
-    def has_wandb_id(self) -> bool:
-        """Whether the run's id at W&B has been made."""
-        return self._id_file.exists()
-
-    @property
     def wandb_id(self) -> str:
         """The run's id at W&B, made at the first call. Inside a W&B sweep each start gets another one."""
-        if not self._id_file.exists():
+        if not self.id_file.exists():
             self.wandb_id = secrets.token_hex(4)
-        with file_errors(self._id_file, "cannot be read"):
-            value = self._id_file.read_text(encoding="utf-8", errors="replace").strip()
+        with file_errors(self.id_file, "cannot be read"):
+            value = self.id_file.read_text(encoding="utf-8", errors="replace").strip()
         if not re.fullmatch(r"[\w.-]+", value):
             raise ConfigError(
-                f"{self._id_file}: holds {value[:40]!r}; must hold the run's id at W&B (letters, digits, "
+                f"{self.id_file}: holds {value[:40]!r}; must hold the run's id at W&B (letters, digits, "
                 "- and _); without this file the run gets a new one"
             )
         return value
 
     @wandb_id.setter
     def wandb_id(self, value: str) -> None:
-        with file_errors(self._id_file, "cannot be written"):
-            write_whole(self._id_file, value + "\n")
+        with file_errors(self.id_file, "cannot be written"):
+            write_whole(self.id_file, value + "\n")
 
     def kept_files(self) -> dict[str, Path]:
         """The files that an evaluation of the run needs, and its figures, by name in the directory."""
@@ -284,11 +279,7 @@ class RunDir:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """The directory for this process alone; the lock ends with the process, however that ends.
-
-        Raises:
-            ConfigError: where another process has it.
-        """
+        """The directory for this process alone, to its end at most; a ConfigError where another has it."""
         self.writable()
         self.check_files()
         with file_errors(self.path, "cannot be read"):
@@ -313,8 +304,8 @@ class RunDir:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Keep what a finished run came to, in `result.json`."""
-        with file_errors(self._result_file, "cannot be written"):
-            write_whole(self._result_file, json.dumps(result, indent=2) + "\n")
+        with file_errors(self.result_file, "cannot be written"):
+            write_whole(self.result_file, json.dumps(result, indent=2) + "\n")
 
     def read_result(self) -> dict[str, Any] | None:
         """The run's result; None where it has not finished, or its length or its task has changed.
@@ -322,7 +313,7 @@ class RunDir:
         A damaged file counts as missing: going on with the finished run writes it again from the checkpoint.
         """
         try:
-            result = json.loads(self._result_file.read_text(encoding="utf-8"))
+            result = json.loads(self.result_file.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(result, dict):
@@ -331,17 +322,8 @@ class RunDir:
         same = result.get("ends_at") == ends_at(config) and not self.task_change(config, result.get("task"))
         return result if same else None
 
-    @property
-    def has_result(self) -> bool:
-        """Whether the run has finished once, so that it must have had a checkpoint."""
-        return self._result_file.exists()
-
     def claim(self) -> None:
-        """Make the directory for a new run.
-
-        Raises:
-            ConfigError: where it holds a run already, or cannot be written.
-        """
+        """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
             raise ConfigError(
                 f"run_dir {self.path} holds a run; to go on with it: {self.command('--resume')}"
@@ -376,11 +358,7 @@ class RunDir:
     def task_change(self, config: Config, trained: str | None = None) -> str:
         """One line that says that the task, or a network of the user's own, is not what the run began with.
 
-        It is empty if both are.
-
-        Args:
-            config: the run's.
-            trained: the digest that the checkpoint or the result holds; None: only task.json is asked.
+        It is empty if both are. `trained` is the digest that the checkpoint or the result holds.
         """
         old = self.read_task_digest()
         if old is None:
@@ -475,10 +453,7 @@ class RunDir:
         return config
 
     def check_trained(self, config: Config, about: Mapping[str, Any]) -> None:
-        """Compare with the settings, nested by group, that the run's checkpoint says it was trained with.
-
-        Args:
-            about: what the checkpoint says.
+        """Compare with the settings that the run's checkpoint says it was trained with.
 
         Raises:
             ConfigError: where config.yaml has been changed since, or the checkpoint does not tell.
@@ -504,11 +479,7 @@ class RunDir:
 
 
 def make_writable(name: str, folder: Path) -> None:
-    """Make a folder, and see that files can be written there: before the work whose result they hold.
-
-    Args:
-        name: the setting or option that has named it.
-    """
+    """Make a folder that a setting or option `name` names, and see that files can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
+import statistics
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, Protocol, TextIO, cast
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -16,9 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dtqn.text import clock, number, shortened
+from dtqn.text import clock, counted, number, shortened
 from dtqn.training.metrics import Row, outcome
-from dtqn.training.overview import RunFacts, Watched, overview
 
 _WINDOW_SECONDS = 30.0
 _LEAST_SECONDS = 0.25
@@ -65,44 +66,40 @@ class Output:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
-class _Lines:
-    """Plain lines, some of them only once in a while."""
+class _Shown:
+    """A part of a terminal, redrawn in place until it is closed, below what is said; elsewhere lines."""
 
-    def __init__(self, out: TextIO, every_seconds: float = 30.0) -> None:
-        self._out, self._every, self._shown = out, every_seconds, time.monotonic()
-
-    def say(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
-
-    def close(self) -> None:
-        pass
-
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._shown > self._every
-
-
-class _Screen:
-    """A part of a terminal that is redrawn in place, until it is closed; what is said stays above it."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(
-            console=console,
-            get_renderable=self._render,
-            transient=True,
-            refresh_per_second=4,
-            redirect_stderr=False,
-        )
-        self._live.start()
+    def __init__(self, out: TextIO | Output, every_seconds: float = 30.0) -> None:
+        self._out, self._every, self._told = cast(TextIO, out), every_seconds, time.monotonic()
+        self._console = Console(file=self._out)
+        self._live: Live | None = None
+        """None: the output is no terminal."""
+        if out.isatty():
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                transient=True,
+                refresh_per_second=4,
+                redirect_stderr=False,
+            )
+            self._live.start()
 
     def _render(self) -> RenderableType:
         raise NotImplementedError
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if self._live is None:
+            print(text, file=self._out, flush=True)
+        else:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        self._live.stop()
+        if self._live is not None:
+            self._live.stop()
+
+    def _is_due(self) -> bool:
+        """Whether lines are to tell again how things are."""
+        return self._live is None and time.monotonic() - self._told > self._every
 
 
 def _bar(total: int, env_steps: int, width: int) -> ProgressBar:
@@ -170,36 +167,13 @@ class _Status:
         return "  ".join(parts)
 
 
-class PlainView(_Lines):
-    """A line for each evaluation, and one about every 30 seconds."""
+class View(_Shown):
+    """One run: bar and figures below its evaluations, or a line for each and one about every 30 seconds."""
 
-    def __init__(self, out: TextIO, total: int, env_steps: int, learner_steps: int) -> None:
+    def __init__(self, out: TextIO | Output, total: int, env_steps: int, learner_steps: int) -> None:
+        """The run begins at these steps."""
+        self._status = _Status(total, env_steps, learner_steps)
         super().__init__(out)
-        self._status = _Status(total, env_steps, learner_steps)
-
-    def tick(self, env_steps: int, learner_steps: int) -> None:
-        self._status.tick(env_steps, learner_steps)
-        if self._is_due():
-            self._show()
-
-    def row(self, row: Row) -> None:
-        self._status.row(row)
-        if "eval/return" in row:
-            self._status.tick(int(row["env_steps"] or 0), int(row["learner_steps"] or 0), 0.0)
-            self._show()
-
-    def _show(self) -> None:
-        self._shown = time.monotonic()
-        status = self._status
-        self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
-
-
-class TerminalView(_Screen):
-    """A bar and the figures; evaluations stay above them."""
-
-    def __init__(self, console: Console, total: int, env_steps: int, learner_steps: int) -> None:
-        self._status = _Status(total, env_steps, learner_steps)
-        super().__init__(console)
 
     def _render(self) -> RenderableType:
         status = self._status
@@ -211,64 +185,136 @@ class TerminalView(_Screen):
 
     def tick(self, env_steps: int, learner_steps: int) -> None:
         self._status.tick(env_steps, learner_steps)
+        if self._is_due():
+            self._tell()
 
     def row(self, row: Row) -> None:
         self._status.row(row)
-        if "eval/return" in row:
+        if "eval/return" not in row:
+            return
+        if self._live is not None:
             self.say(f"{number(row['env_steps'] or 0)} env steps: {outcome(row)}")
+        else:
+            self._status.tick(int(row["env_steps"] or 0), int(row["learner_steps"] or 0), 0.0)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told, status = time.monotonic(), self._status
+        self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
 
 
-View = PlainView | TerminalView
+class Watched(Protocol):
+    """A run among several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
+
+    @property
+    def total_env_steps(self) -> int: ...
 
 
-def open_view(out: TextIO | Output, total: int, env_steps: int, learner_steps: int) -> View:
-    """The view over one run that begins at these steps."""
-    out = cast(TextIO, out)
-    if out.isatty():
-        return TerminalView(Console(file=out), total, env_steps, learner_steps)
-    return PlainView(out, total, env_steps, learner_steps)
+class RunFacts:
+    """The figures of one run that are shown."""
+
+    def __init__(self, run: Watched) -> None:
+        last: dict[str, float | int | None] = {}
+        for row in run.rows:
+            last |= {key: value for key, value in row.items() if value is not None}
+        self.name, self.state = run.name, run.state
+        self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
+        self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
+        self.seconds = float(last.get("seconds") or 0)
+        self.pace = _pace(run.rows)
+        if self.state == "finished" and self.env_steps:
+            self.pace = self.seconds / self.env_steps
+        self.outcome = outcome(last) if "eval/return" in last else ""
+
+    @property
+    def left(self) -> int:
+        return max(self.total - self.env_steps, 0) if self.state in ("waiting", "running") else 0
+
+    @property
+    def line(self) -> str:
+        share = min(1.0, self.env_steps / self.total)
+        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
+        state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
+        return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
 
 
-class PlainRunsView(_Lines):
-    """A line when a run changes its state; about every 30 seconds one for each that runs and one for all."""
+def _pace(rows: Sequence[Row]) -> float:
+    """Seconds of an env step over the later half of the steps so far, without warm-up; 0 if not known yet.
+
+    The last row alone may hold an evaluation, or none of the updates where these come many at once.
+    """
+    learned = [row for row in rows if row.get("learner_steps") and "seconds" in row]
+    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in learned]
+    if not marks or marks[0][0] == marks[-1][0]:
+        return 0.0
+    env_steps, seconds = marks[-1]
+    then = max((marks[0], *(mark for mark in marks if mark[0] <= env_steps / 2)))
+    return (seconds - then[1]) / (env_steps - then[0])
+
+
+def overview(facts: Sequence[RunFacts]) -> str:
+    """How many runs are in which state, and when all will be done.
+
+    As many run at a time as do now, and each that waits follows on the first to end, at the mean pace.
+    """
+    counts = Counter(fact.state for fact in facts)
+    eta = "-:--"
+    if any(fact.pace for fact in facts) and any(fact.state == "running" for fact in facts):
+        usual = statistics.fmean(fact.pace for fact in facts if fact.pace)
+        seconds = [fact.left * (fact.pace or usual) for fact in facts]
+        ends = [left for fact, left in zip(facts, seconds, strict=True) if fact.state == "running"]
+        heapq.heapify(ends)
+        for fact, left in zip(facts, seconds, strict=True):
+            if fact.state == "waiting":
+                heapq.heapreplace(ends, ends[0] + left)
+        eta = clock(max(ends))
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    count = counted(len(facts), "run")
+    return f"{count}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
+
+
+class RunsView(_Shown):
+    """Several runs: a table of all, or a line when one changes its state; about every 30 seconds one for each
+    that runs and one for all.
+    """
+
+    _ORDER = ("running", "failed", "stopped", "interrupted", "waiting", "finished")
 
     def __init__(self, out: TextIO, runs: Sequence[Watched], every_seconds: float = 30.0) -> None:
-        super().__init__(out, every_seconds)
+        """`runs`: all of them; more may be appended later."""
         self._runs = runs
-        self._states: dict[str, str] = {}
+        self._facts: dict[str, RunFacts] = {}
+        super().__init__(out, every_seconds)
 
     def update(self, changed: Sequence[Watched]) -> None:
+        """Show anew those that have another state or more rows."""
         for run in changed:
-            if self._states.get(run.name, "waiting") != run.state:
-                self.say(RunFacts(run).line)
-            self._states[run.name] = run.state
+            before = self._facts[run.name].state if run.name in self._facts else "waiting"
+            fact = self._facts[run.name] = RunFacts(run)
+            if self._live is None and fact.state != before:
+                self.say(fact.line)
         if self._is_due():
-            self._shown = time.monotonic()
+            self._told = time.monotonic()
             facts = [RunFacts(run) for run in self._runs]
             for fact in facts:
                 if fact.state == "running" and fact.env_steps:  # the first line of it has been said
                     self.say(fact.line)
             self.say(overview(facts))
 
-
-class TerminalRunsView(_Screen):
-    """A table of all runs."""
-
-    _ORDER = ("running", "failed", "stopped", "interrupted", "waiting", "finished")
-
-    def __init__(self, console: Console, runs: Sequence[Watched]) -> None:
-        self._facts = {run.name: RunFacts(run) for run in runs}
-        super().__init__(console)
-
-    def update(self, changed: Sequence[Watched]) -> None:
-        for run in changed:
-            self._facts[run.name] = RunFacts(run)
-
     def _render(self) -> RenderableType:
-        facts = list(self._facts.values())
-        shown = self._fitting(facts, max(self._console.height - 3, 1))
-        broad = self._console.width >= _BROAD
-        room = max(self._console.width - (90 if broad else 54), 10)  # beside what else is told
+        facts, console = list(self._facts.values()), self._console
+        shown = self._fitting(facts, max(console.height - 3, 1))
+        broad = console.width >= _BROAD
+        room = max(console.width - (90 if broad else 54), 10)  # beside what else is told
         table = Table.grid(padding=(0, 2))
         for fact in shown:
             speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
@@ -291,32 +337,10 @@ class TerminalRunsView(_Screen):
         return [fact for fact in facts if fact in kept]
 
 
-RunsView = PlainRunsView | TerminalRunsView
+class FilmView(_Shown):
+    """An episode step by step: the picture with what stands beside it, or a line a step."""
 
-
-def open_runs_view(out: TextIO, runs: Sequence[Watched]) -> RunsView:
-    """The view over several runs; `update` draws anew those that are new in state or rows.
-
-    Args:
-        runs: all of them; more may be appended later.
-    """
-    return TerminalRunsView(Console(file=out), runs) if out.isatty() else PlainRunsView(out, runs)
-
-
-class PlainFilmView(_Lines):
-    """A line a step."""
-
-    def show(self, picture: np.ndarray | None, beside: Sequence[str], line: str, keep: bool) -> None:
-        """As `TerminalFilmView.show`."""
-        self.say(line)
-
-
-class TerminalFilmView(_Screen):
-    """The picture of a step, with what stands beside it."""
-
-    def __init__(self, console: Console) -> None:
-        self._step: RenderableType = ""
-        super().__init__(console)
+    _step: RenderableType = ""
 
     def _render(self) -> RenderableType:
         return self._step
@@ -330,12 +354,12 @@ class TerminalFilmView(_Screen):
             line: the step in one line.
             keep: whether that line outlasts the next step.
         """
-        grid = Table.grid(padding=(0, 2))
-        text = Text("\n".join(beside), no_wrap=True)
-        grid.add_row(*([] if picture is None else [_half_blocks(picture)]), text)
-        self._step = grid
-        self._live.refresh()
-        if keep:
+        if self._live is not None:
+            self._step = grid = Table.grid(padding=(0, 2))
+            text = Text("\n".join(beside), no_wrap=True)
+            grid.add_row(*([] if picture is None else [_half_blocks(picture)]), text)
+            self._live.refresh()
+        if keep or self._live is None:
             self.say(line)
 
 
@@ -348,8 +372,3 @@ def _half_blocks(picture: np.ndarray) -> Text:
         for pair in zip(even[::2], even[1::2], strict=True)
     )
     return Text("\n", no_wrap=True).join(lines)
-
-
-def open_film(out: TextIO) -> PlainFilmView | TerminalFilmView:
-    """The place where an episode is shown step by step."""
-    return TerminalFilmView(Console(file=out)) if out.isatty() else PlainFilmView(out)

@@ -17,13 +17,7 @@ class Evaluations:
     """The bookkeeping of one run; `keep_best` is the only part that writes."""
 
     def __init__(self, folder: Path, rows: Sequence[Row], last: Row, best: Row) -> None:
-        """
-        Args:
-            folder: the run's checkpoints, for the best weights.
-            rows: the metrics so far.
-            last: the last evaluation so far; empty before the first.
-            best: the one that the best weights are of; empty where there are none.
-        """
+        """Those of earlier stretches; `last`, and `best`, that of the weights in `folder`, may be empty."""
         self.last, self.best, self._folder = last, best, folder
         self._seen: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
         for row in rows:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from dtqn.acting.evaluation import Played, Stopped, play
+from dtqn.acting.evaluation import EpisodePlan, Goal, Played, Stopped, play
 from dtqn.learning.returns import value_transform
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
@@ -80,11 +80,7 @@ class Player:
         return False
 
     def play(self, asked: Asked, episodes: int, stopped: Callable[[], bool] | None = None) -> Played:
-        """So many episodes, on seeds that no other evaluation or training shares.
-
-        Args:
-            stopped: whether to end with `Stopped` instead.
-        """
+        """So many episodes on seeds that nothing else has; where `stopped` says so, it raises `Stopped`."""
         self._network.load_state_dict(asked.weights)
         config = self._config
         env = setup.make_env(
@@ -112,7 +108,8 @@ class Evaluator:
             self._beside = Worker("plays evaluations", Player.beside, config, shared, descriptors=[shared])
         else:
             self._player = Player(config, copy.deepcopy(network))
-        self._plan = setup.make_episode_plan(config)
+        goal = Goal(config.stop_at_success, config.stop_at_return)
+        self._plan = EpisodePlan(config.evaluation, goal)
         self._waiting: deque[Asked] = deque()
         self._begun = False
         """Whether the process beside the run is at the first of them."""

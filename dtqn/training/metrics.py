@@ -99,25 +99,13 @@ def late_means(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def read_run(directory: RunDir) -> tuple[list[Row], dict[str, Any] | None]:
-    """All rows of a run, and the content of its `result.json`, None where it has not finished.
-
-    Raises:
-        ConfigError: where it has finished and its rows do not reach its end.
-    """
+    """All rows of a run, which are `whole`, and its `result.json`; None where it has not finished."""
     path, result = directory.metrics_file, directory.read_result()
     return whole(path, read_rows(path), result), result
 
 
 def whole(path: Path, rows: list[Row], result: Mapping[str, Any] | None) -> list[Row]:
-    """The rows, which reach the end of a finished run.
-
-    Args:
-        path: the file that they were read from.
-        result: the content of the run's `result.json`; None where it has not finished.
-
-    Raises:
-        ConfigError: where the file ends before the run did, so that every figure would be an earlier one.
-    """
+    """The rows of the file `path`; a ConfigError where they end before the run did, by its `result.json`."""
     ended, last = (result or {}).get("env_steps"), rows[-1]["env_steps"] if rows else 0
     if isinstance(ended, int) and (last or 0) < ended:
         raise ConfigError(
@@ -128,11 +116,7 @@ def whole(path: Path, rows: list[Row], result: Mapping[str, Any] | None) -> list
 
 
 def check_counted(path: Path, rows: int) -> list[bytes]:
-    """The first `rows` lines of a metrics file, which a checkpoint counts on.
-
-    Raises:
-        ConfigError: where these are damaged, or not all there.
-    """
+    """The first `rows` lines of a metrics file; a ConfigError where these are damaged, or not all there."""
     lines = _lines(path)[:rows]
     _checked(path, [parsed(line) for line in lines])
     if len(lines) < rows:

@@ -18,11 +18,7 @@ SETTINGS = ("env", "network.core", "network.encoder")
 def named(objects: Mapping[str, Any], directory: RunDir | None = None) -> dict[str, str]:
     """The names by which objects are found in this process from now on, by setting.
 
-    Args:
-        directory: that of a run which has names for them already.
-
-    Raises:
-        ConfigError: one is no class and no function.
+    A run in `directory` has names for them already. One that is no class and no function is a ConfigError.
     """
     stored = directory.read_config() if directory and objects else None
     return {name: _name(name, thing, stored) for name, thing in objects.items()}

@@ -30,11 +30,7 @@ class Plan(NamedTuple):
     """Whether a task or network of the user's own may have changed."""
 
     def train(self, out: TextIO | None = None, callbacks: Callbacks | None = None) -> int:
-        """Train it, or go on with it; the program's exit code.
-
-        Raises:
-            ConfigError: what is wrong with it in one line; nothing has been changed.
-        """
+        """Train it, or go on with it: the exit code, or a ConfigError before anything has been changed."""
         from dtqn.training import machine, preflight, session
 
         auto = self.resume == AUTO

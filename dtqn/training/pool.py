@@ -90,6 +90,14 @@ class _Member:
         """Why it is no more."""
         self.work: Work
 
+    def ask(self, method: str, *arguments: Any) -> None:
+        """Begin a call. One that cannot be made has the reason as its answer."""
+        if self.fault is None:
+            try:
+                self.work.ask(method, *arguments)
+            except WorkerError as error:
+                self.fault = error
+
     @property
     def name(self) -> str:
         return f"copies {self.share.start} to {self.share.stop - 1}"
@@ -229,7 +237,7 @@ class WorkerPool:
         self._asked = len(state["ahead"])
         exact = []
         for member, of_worker in zip(self._members, state["workers"], strict=True):
-            exact.append(self._call(member, "set_state", of_worker, self._parameters))
+            exact.append(self._call(member, "set_state", of_worker, state["parameters"]))
             member.ready = self._asked
         return all(exact)
 
@@ -252,15 +260,8 @@ class WorkerPool:
             request = Request(self._asked % self._exchange.ticks, self.version, self._parameters)
             for member in self._members:
                 member.asked.append(request)
-                self._send(member, request)
+                member.ask("tick", *request)
             self._asked += 1
-
-    def _send(self, member: _Member, request: Request) -> None:
-        if member.fault is None:
-            try:
-                member.work.ask("tick", *request)
-            except WorkerError as error:
-                member.fault = error
 
     def _wait(self, member: _Member) -> None:
         """Wait for the rows of the next tick; see which later ones are there."""
@@ -281,8 +282,7 @@ class WorkerPool:
 
     def _call(self, member: _Member, method: str, *arguments: Any) -> Any:
         """Call a method of a worker that owes no answer."""
-        if member.fault is None:
-            member.work.ask(method, *arguments)
+        member.ask(method, *arguments)
         return self._result(member, self._timeout)
 
     def _result(self, member: _Member, seconds: float) -> Any:
@@ -308,10 +308,7 @@ class WorkerPool:
         share = member.share._replace(key=() if first else (number, member.incarnation))
         member.fault = None
         member.work = self._work(f"steps {member.name}", share)
-        try:
-            member.work.ask("begin")
-        except WorkerError as error:
-            member.fault = error
+        member.ask("begin")
 
     def _work(self, task: str, share: Share) -> Work:
         if self._ray is not None:
@@ -362,7 +359,7 @@ class WorkerPool:
             except (TaskError, WorkerError) as again:
                 error = again
         for request in member.asked:
-            self._send(member, request)
+            member.ask("tick", *request)
 
     def _write_parameters(self, parameters: Sequence[torch.Tensor]) -> None:
         with torch.no_grad():

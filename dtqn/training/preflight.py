@@ -134,11 +134,7 @@ _STATES = 3
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
-    """Bytes of a run on this machine by what takes them.
-
-    Args:
-        process_bytes: what the process has before there is a trainer; None where that cannot be told.
-    """
+    """Bytes of a run on this machine by what takes them; `process_bytes` are there before, if known."""
     plan = plan_bytes(config)
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
     if process and config.evaluates_beside:  # it has imported the same
@@ -161,12 +157,13 @@ def plan_bytes(config: Config) -> dict[str, int]:
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
     per_copy = _STATES * _carried_bytes(network, config.network.core.is_own)
+    evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)
     table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
         "copies": (per_copy + table) * config.actor.num_envs,
-        _EVALUATION: per_copy * _evaluation_copies(config),
+        _EVALUATION: per_copy * evaluated,
     }
 
 
@@ -180,10 +177,6 @@ def _carried_bytes(network: QNetwork, of_own_core: bool) -> int:
             raise
         return 0  # `check_own`, which comes later, says what is wrong with the core
     return sum(x.numel() * x.element_size() for x in carried if x is not None)
-
-
-def _evaluation_copies(config: Config) -> int:
-    return min(config.evaluation.num_envs, config.evaluation.episodes)
 
 
 def planned_updates(config: Config) -> int:

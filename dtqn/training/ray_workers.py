@@ -32,11 +32,7 @@ _RIGHT = "must be HOST:PORT, as `ray start --head` tells it, or auto"
 
 
 def _join(address: str) -> None:
-    """Join a cluster, without a word and with this process's own answer to a SIGTERM.
-
-    Raises:
-        ConfigError: where no Ray answers.
-    """
+    """Join a cluster, without a word and with this process's own answer to a SIGTERM; else a ConfigError."""
     host, _, port = address.rpartition(":")
     names_port = host and "/" not in host and port.isdigit() and 0 < int(port) < 65536
     if address != "auto" and not names_port:
@@ -56,11 +52,8 @@ class RayWorkers:
     """The cluster that `RAY_ADDRESS` names."""
 
     def __init__(self, exchange: Exchange) -> None:
-        """
-        Raises:
-            ConfigError: where no Ray answers.
-        """
-        self._exchange = exchange
+        """A ConfigError where no Ray answers."""
+        self.exchange = exchange
         self._puts: dict[int, tuple[int, Any]] = {}
         """Place of parameters in the exchange -> their version, and a reference to them in Ray's store."""
         self._is_ours = not ray.is_initialized()
@@ -68,7 +61,14 @@ class RayWorkers:
             _join(os.environ.get("RAY_ADDRESS") or "unset")
 
     def start(self, task: str, config: Config, share: Share, env_steps: int) -> RayWorker:
-        return RayWorker(task, (config, share, env_steps), self._exchange, self._puts)
+        return RayWorker(self, task, (config, share, env_steps))
+
+    def put(self, version: int, place: int) -> Any:
+        """A reference to the parameters at a place of the exchange."""
+        if self._puts.get(place, (None,))[0] != version:
+            arrays = [one.numpy().copy() for one in self.exchange.parameters[place]]
+            self._puts[place] = version, ray.put(arrays)
+        return self._puts[place][1]
 
     def close(self) -> None:
         self._puts.clear()
@@ -87,11 +87,7 @@ class _Remote:
             self._fault = error
 
     def call(self, method: str, arguments: tuple[Any, ...], parameters: list[np.ndarray] | None) -> Any:
-        """Call a method of the worker.
-
-        Args:
-            parameters: those that a request names, whose last argument is their place.
-        """
+        """Call a method of the worker; `parameters` are those whose place a tick's last argument is."""
         if self._fault is not None:
             raise self._fault
         exchange = self._worker.exchange
@@ -105,15 +101,8 @@ class _Remote:
 class RayWorker:
     """One worker as the pool sees it, with the methods of `Worker`."""
 
-    def __init__(
-        self,
-        task: str,
-        arguments: tuple[Any, ...],
-        exchange: Exchange,
-        puts: dict[int, tuple[int, Any]],
-    ) -> None:
-        self._task, self._exchange, self._puts = task, exchange, puts
-        self._share: Share = arguments[1]
+    def __init__(self, cluster: RayWorkers, task: str, arguments: tuple[Config, Share, int]) -> None:
+        self._cluster, self._task, self._share = cluster, task, arguments[1]
         self._version = -1
         """The learner step of the parameters that it was sent last."""
         path = {"PYTHONPATH": worker_environment()["PYTHONPATH"]}
@@ -127,20 +116,11 @@ class RayWorker:
         if method == "tick":
             tick, version, place = arguments
             if version != self._version:
-                self._version, parameters = version, self._put(version, place)
-        elif method == "set_state":
-            parameters = self._put(None, arguments[-1])
+                self._version, parameters = version, self._cluster.put(version, place)
         try:
             self._calls.append((self._actor.call.remote(method, arguments, parameters), tick))
         except exceptions.RayError as error:
             raise self._lost(error) from None
-
-    def _put(self, version: int | None, place: int) -> Any:
-        """A reference to the parameters at a place of the exchange."""
-        if version is None or self._puts.get(place, (None,))[0] != version:
-            arrays = [one.numpy().copy() for one in self._exchange.parameters[place]]
-            self._puts[place] = (-1 if version is None else version, ray.put(arrays))
-        return self._puts[place][1]
 
     def answered(self, timeout: float) -> bool:
         return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
@@ -155,7 +135,7 @@ class RayWorker:
             raise self._lost(error) from None
         if tick is None:
             return value
-        self._exchange.set_tick(tick, value, self._share.copies)
+        self._cluster.exchange.set_tick(tick, value, self._share.copies)
         return None
 
     def _lost(self, error: Exception) -> WorkerError:

@@ -26,6 +26,7 @@ from dtqn.types import (
     observation_of,
     step_inputs,
 )
+from envs.checks import categories
 from replay import Field, SequenceBatch
 
 NAMES: Rows[str] = Rows._make(Rows._fields)
@@ -99,12 +100,7 @@ def row_fields(
         q_taken=q,
         version=Field((), np.dtype(np.int32), "stored"),
         trace={
-            name: Field(
-                spec.shape,
-                spec.dtype or np.dtype(trace_dtype),
-                "trace",
-                spec.window,
-            )
+            name: Field(spec.shape, spec.dtype or np.dtype(trace_dtype), "trace", spec.window)
             for name, spec in trace_spec.items()
         },
     )
@@ -112,16 +108,12 @@ def row_fields(
 
 def smallest_dtype(space: gymnasium.Space) -> np.dtype:
     """The smallest dtype that holds all values of an array's space and that torch can index."""
-    match space:
-        case gymnasium.spaces.Discrete():
-            bounds = int(space.start), int(space.start + space.n - 1)
-        case gymnasium.spaces.MultiDiscrete():
-            bounds = int(space.start.min()), int((space.start + space.nvec - 1).max())
-        case _:
-            return np.dtype(space.dtype or np.float32)
-    names = ("uint8", "int8", "int16", "int32", "int64")
-    ranges = {name: np.iinfo(np.dtype(name)) for name in names}
-    return np.dtype(next(n for n, r in ranges.items() if r.min <= bounds[0] and bounds[1] <= r.max))
+    found = None if isinstance(space, gymnasium.spaces.MultiBinary) else categories(space)
+    if found is None:
+        return np.dtype(space.dtype or np.float32)
+    low, high = np.min(found[0]), np.max(found[1])
+    ranges = [np.iinfo(name) for name in ("uint8", "int8", "int16", "int32", "int64")]
+    return np.dtype(next(kind.dtype for kind in ranges if kind.min <= low and high <= kind.max))
 
 
 class Schema:
@@ -136,16 +128,8 @@ class Schema:
             version = replace(version, block="trace", window=window)
         self.fields: dict[str, Field] = {**named(rows), memory.version: version}
         """Name -> field, as replay takes them."""
-        self.input_names = [
-            *named_parts(rows.observation),
-            *(NAMES.prev_action, NAMES.reward, NAMES.first),
-        ]
+        self.input_names = [*named_parts(rows.observation), *(NAMES.prev_action, NAMES.reward, NAMES.first)]
         """The fields that a network reads at each step."""
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether a sequence in the middle of an episode starts in a state that was carried there."""
-        return bool(self.rows.trace)
 
     def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
         """The part of an actor's tick that replay appends."""

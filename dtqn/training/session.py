@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
 
 import dtqn
 import envs
+from dtqn.acting.evaluation import Goal
 from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
@@ -22,21 +24,19 @@ from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
 from dtqn.training import chance_level, checkpoint, machine, messages
+from dtqn.training.callbacks import Callbacks
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
-from dtqn.training.display import Output, View, open_view
+from dtqn.training.display import Output, View
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_evaluation, read_rows
-from dtqn.training.setup import device_of, make_goal, task_spec
+from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
-from dtqn.training.wandb_tracker import Say, Start, Tracker, in_sweep, open_tracker
+from dtqn.training.wandb_tracker import Say, Tracker, in_sweep, open_tracker
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
-
-if TYPE_CHECKING:
-    from dtqn.training.callbacks import Callbacks
 
 _OUTPUT_LOST = 141
 """The exit code of a program whose reader has gone, 128 + SIGPIPE."""
@@ -49,10 +49,7 @@ _PAUSE_SECONDS = 0.2
 def start(
     config: Config, directory: RunDir, out: TextIO | None = None, callbacks: Callbacks | None = None
 ) -> int:
-    """Train a new run in a directory that holds none; the program's exit code.
-
-    `preflight.check` has passed the settings.
-    """
+    """Train a new run, whose settings are checked, in a directory that holds none; the exit code."""
     directory.claim()
     trainer = _make_trainer(config, directory)
     directory.write_config(config)
@@ -106,7 +103,7 @@ def _checkpointed(config: Config, directory: RunDir) -> dict[str, Any]:
             why = why or "last_evaluation must have eval/return"
             raise CheckpointError(f"{directory.checkpoints}: is damaged: {why}")
         return about
-    if directory.has_result:
+    if directory.result_file.exists():
         raise ConfigError(
             f"{directory.path} has finished once, as its result.json says, but has no checkpoint; "
             "to train it again, move the folder away"
@@ -128,8 +125,11 @@ def _tell_finished(config: Config, directory: RunDir, about: Mapping[str, Any], 
     """Answer for a run that has finished before."""
     directory.write_result(_result_of(about))  # a kill may have come before it
     print(messages.finished(directory, about["env_steps"], about["last_evaluation"]), file=out)
-    if in_sweep():
-        _report_finished(config, directory, about, out)
+    if in_sweep():  # which has made a new run for the same configuration
+        say = functools.partial(print, file=out)
+        tracker = _opened(config, directory, directory.wandb_id, say, about.get("parameters"))
+        _send_files(tracker, directory)
+        tracker.close()
 
 
 def _make_trainer(config: Config, directory: RunDir) -> Trainer:
@@ -141,11 +141,7 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 
 def restored_trainer(config: Config, directory: RunDir) -> Trainer:
-    """The run as its last checkpoint has it.
-
-    Raises:
-        CheckpointError: where that does not fit this version, or a task of a user's own cannot go on from it.
-    """
+    """The run as its last checkpoint has it; a CheckpointError where it cannot go on from that."""
     trainer = _make_trainer(config, directory)
     try:
         state = checkpoint.load_state(directory.checkpoints)
@@ -175,15 +171,9 @@ class _Run:
         about: Mapping[str, Any] = MappingProxyType({}),
         callbacks: Callbacks | None = None,
     ) -> None:
-        """
-        Args:
-            about: what the checkpoint says that the run goes on from; empty for a run that starts.
-
-        Raises:
-            ConfigError: where the rows that the checkpoint counts on are not all there.
-        """
+        """`about` is what the checkpoint says; a ConfigError where rows that it counts on are not there."""
         self.config, self.directory, self.trainer, self.out = config, directory, trainer, out
-        self._signals, self._callbacks = Signals(), callbacks
+        self._signals, self._callbacks = Signals(), callbacks or Callbacks()
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
         self._changed_at: list[int] = list(about.get("changed_at") or ())
@@ -214,30 +204,20 @@ class _Run:
         return Evaluations(self.directory.checkpoints, rows, last, still_best)
 
     def train(self) -> int:
-        """The loop; the program's exit code.
-
-        Raises:
-            ConfigError: where a file cannot be written; the last checkpoint is kept.
-        """
+        """The loop: the exit code, or a ConfigError where a file cannot be written."""
         trainer, resumed = self.trainer, self._saved_at is not None
         about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
-        self._view: View = open_view(
-            self.out, self.config.total_env_steps, trainer.env_steps, trainer.learner_steps
-        )
+        total = self.config.total_env_steps
+        self._view = View(self.out, total, trainer.env_steps, trainer.learner_steps)
         self._tracker = Tracker(self._wandb_id)
         exit_code, caught = 1, contextlib.ExitStack()
         try:
-            self._tracker = _opened(
-                self.config,
-                self.directory,
-                self._wandb_id,
-                self._view.say,
-                messages.parameters_of(self.trainer.network),
-            )
+            parameters = messages.parameters_of(trainer.network)
+            self._tracker = _opened(self.config, self.directory, self._wandb_id, self._view.say, parameters)
             self._wandb_id = self._tracker.id
             caught.enter_context(self._signals)
-            self._tell("on_start")
+            self._callbacks.tell("on_start")
             exit_code = self._loop()
         except (envs.TaskError, WorkerError) as error:
             exit_code = self._saved_after(error)
@@ -248,14 +228,14 @@ class _Run:
             if (told := self._told(error)) is None:
                 raise
             self._view.say(f"error: {told}")
-            self._failed(error)
+            self._callbacks.fail(error)
         finally:
             with caught:  # a run that has finished is not ended by a signal that comes now
                 self._view.close()
                 self.trainer.close()
                 self._tracker.close(exit_code)
                 self._metrics.close()
-            self._tell("on_end")
+            self._callbacks.tell("on_end")
         if exit_code == 0:
             note = task_spec(self.config).ceiling_note
             told = messages.result(self.directory, trainer.env_steps, self._seconds, self._evaluations, note)
@@ -264,15 +244,6 @@ class _Run:
             resume = self.directory.command("--resume")
             print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
         return exit_code
-
-    def _tell(self, event: str, row: Row | None = None) -> None:
-        """Tell the caller's callbacks."""
-        if self._callbacks is not None:
-            self._callbacks.tell(event, row)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._callbacks is not None:
-            self._callbacks.fail(error)
 
     def _saved_after(self, error: Exception) -> int:
         """Save after a fault of the task or of a worker: what has been learned is sound. The exit code."""
@@ -284,7 +255,7 @@ class _Run:
         if not task_identity(self.config).is_native:
             resume += " (with --accept-changed-code once the task has been edited)"
         self._view.say(f"error: {error}; saved; to go on: {resume}")
-        self._failed(error)
+        self._callbacks.fail(error)
         return 1
 
     def _told(self, error: BaseException) -> str | None:
@@ -306,7 +277,7 @@ class _Run:
 
     def _loop(self) -> int:
         trainer, every = self.trainer, self.config.checkpoint_every
-        goal = make_goal(self.config)
+        goal = Goal(self.config.stop_at_success, self.config.stop_at_return)
         self._record()  # what was under way at the end of the last stretch
         while not trainer.finished and not self._evaluations.reached(goal):
             if code := self._interrupted():
@@ -363,7 +334,7 @@ class _Run:
     def _interrupted(self) -> int | None:
         """Save where a signal has come, nobody reads any more or a callback asks; the exit code then."""
         caught = self._signals.caught
-        if caught is None and not self.out.lost and not (self._callbacks and self._callbacks.stops):
+        if caught is None and not self.out.lost and not self._callbacks.stops:
             return None
         self._save(finished=False)
         return _OUTPUT_LOST if self.out.lost and caught is None else STOPPED + (caught or 0)
@@ -415,9 +386,9 @@ class _Run:
         self._tracker.log(self._metrics.rows, row)
         self._metrics.append(row)
         self._view.row(row)
-        self._tell("on_metrics", row)
+        self._callbacks.tell("on_metrics", row)
         if is_evaluation(row):
-            self._tell("on_evaluation", row)
+            self._callbacks.tell("on_evaluation", row)
 
     def _save(self, finished: bool) -> None:
         self._metrics.sync()
@@ -453,7 +424,7 @@ class _Run:
         self._draw(finished)
         if finished:
             self.directory.write_result(_result_of(about))
-        self._tell("on_checkpoint")
+        self._callbacks.tell("on_checkpoint")
 
     def _draw(self, finished: bool) -> None:
         """The learning curve so far; where it cannot be drawn or written, the run goes on without.
@@ -484,23 +455,10 @@ def _send_files(tracker: Tracker, directory: RunDir) -> None:
 
 
 def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Tracker:
-    """The tracker of a run, which knows its rows so far."""
-    rows = read_rows(directory.metrics_file)
     about = {"parameters": parameters, "device_used": device_of(config).type}
-    tracker = open_tracker(Start(config, directory.path, run_id, rows, say, about))
+    tracker = open_tracker(config, directory, run_id, say, about)
     directory.wandb_id = tracker.id
     return tracker
-
-
-def _report_finished(config: Config, directory: RunDir, about: Mapping[str, Any], out: Output) -> None:
-    """Send a finished run to the new run that a W&B sweep has made for the same configuration."""
-
-    def say(text: str) -> None:
-        print(text, file=out)
-
-    tracker = _opened(config, directory, directory.wandb_id, say, about.get("parameters"))
-    _send_files(tracker, directory)
-    tracker.close()
 
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import envs
 from dtqn import networks
 from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
-from dtqn.acting.evaluation import EpisodePlan, Goal
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
@@ -38,25 +37,16 @@ from dtqn.settings.rules import memory_misfit
 from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
-from envs.checks import ObservationCheck
 from replay import Field, SequenceLayout, SequenceReplay
 
 DRAWING = threading.RLock()
 """Who has it draws parameters from torch's one generator; runs in other threads wait."""
 
 
-class Stream(IntEnum):
-    """The random streams of a run; each is a key below the run's seed."""
-
-    ENV = 0
-    ACTOR = 1
-    REPLAY = 2
-    NETWORK = 3
-    EVALUATION = 4
-    LEARNER = 5
-    FILM = 6
-    STALENESS = 7
-    EVALUATION_ACTIONS = 8
+Stream = IntEnum(
+    "Stream", "ENV ACTOR REPLAY NETWORK EVALUATION LEARNER FILM STALENESS EVALUATION_ACTIONS", start=0
+)
+"""The random streams of a run; each is a key below the run's seed."""
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -73,20 +63,6 @@ def device_of(config: Config) -> torch.device:
 
 def task_spec(config: Config) -> envs.TaskSpec:
     return envs.spec(config.env, **config.task.model_dump())
-
-
-def observation_fault(task: envs.TaskSpec) -> Callable[[Any], envs.TaskError | None]:
-    """A function that finds the first number in observations [N, ...] that the task cannot show."""
-    check = ObservationCheck(task.id, task.observation_space)
-
-    def fault(observation: Any) -> envs.TaskError | None:
-        try:
-            check(observation)
-        except envs.TaskError as error:
-            return error
-        return None
-
-    return fault
 
 
 def make_env(
@@ -155,10 +131,7 @@ def num_actions(task: envs.TaskSpec) -> int:
 def make_schema(config: Config, network: QNetwork) -> Schema:
     task = task_spec(config)
     rows = row_fields(
-        task.observation_space,
-        task.action_space,
-        network.trace_spec(),
-        config.replay.trace_dtype,
+        task.observation_space, task.action_space, network.trace_spec(), config.replay.trace_dtype
     )
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
@@ -202,25 +175,16 @@ def make_replay(config: Config, schema: Schema) -> SequenceReplay:
 def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
     batches = config.learner.batches
     if isinstance(batches, Rollouts):
-        return FromRollouts(
-            replay,
-            generator,
-            length=batches.length,
-            epochs=batches.epochs,
-            minibatches=batches.minibatches,
-            warmup=config.warmup,
-        )
-    return FromReplay(
-        replay,
-        generator,
-        batch_size=cast(Replayed, batches).size,
-        warmup=config.warmup,
-        env_steps_per_update=config.env_steps_per_update,
-    )
+        return FromRollouts(replay, generator, config.warmup, batches)
+    size = cast(Replayed, batches).size
+    return FromReplay(replay, generator, config.warmup, size, config.env_steps_per_update)
 
 
 def make_learner(config: Config, network: QNetwork) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
+    layout, memory = sequence_layout(config), MEMORIES[config.replay.memory]
+    window = trace_window(network)
+    most = BlockSizes(window if memory.is_read else 0, layout.burn_in_length, layout.max_learn_rows)
     return Learner(
         network,
         config=config.learner,
@@ -228,18 +192,11 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
             learned=whole_sequence if config.replay.learn_burn_in else learn_block,
             passes=next_window if config.learner.next_window else same_rows,
         ),
-        want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
+        want_trace=memory.is_refreshed and window > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
-        capture=capture_of(config, Padded(block_sizes(config, network))),
+        capture=capture_of(config, Padded(most)),
     )
-
-
-def block_sizes(config: Config, network: QNetwork) -> BlockSizes:
-    """The most rows that the blocks of a batch from replay have."""
-    layout = sequence_layout(config)
-    is_read = MEMORIES[config.replay.memory].is_read
-    return BlockSizes(trace_window(network) if is_read else 0, layout.burn_in_length, layout.max_learn_rows)
 
 
 def capture_of(
@@ -266,12 +223,9 @@ def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learn
     else:
         rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
         rows_per_update = cast(Replayed, batches).size * rows_per_sequence
+    max_rows = int(config.metrics_every / config.env_steps_per_update * rows_per_update)
     return Staleness(
-        replay=replay,
-        schema=schema,
-        learner=learner,
-        generator=np.random.default_rng(seed_of(config, Stream.STALENESS)),
-        max_rows=int(config.metrics_every / config.env_steps_per_update * rows_per_update),
+        replay, schema, learner, np.random.default_rng(seed_of(config, Stream.STALENESS)), max_rows
     )
 
 
@@ -335,27 +289,8 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
     else:
         final = np.full(count, config.epsilon_final)
     duration = config.epsilon_anneal_env_steps
-    if duration == 0:
-        annealing = exploration.constant()
-    elif config.annealing == "exponential":
-        annealing = exploration.exponentially(duration)
-    else:
-        annealing = exploration.linearly(duration)
-    return Exploration(final, annealing, warmup_env_steps)
-
-
-def make_goal(config: Config) -> Goal:
-    return Goal(config.stop_at_success, config.stop_at_return)
-
-
-def make_episode_plan(config: Config) -> EpisodePlan:
-    evaluation = config.evaluation
-    return EpisodePlan(
-        episodes=evaluation.episodes,
-        first_episodes=evaluation.first_episodes,
-        max_step_share=evaluation.max_step_share,
-        goal=make_goal(config),
-    )
+    anneal = exploration.ANNEALINGS[config.annealing]
+    return Exploration(final, anneal(duration) if duration else exploration.constant(), warmup_env_steps)
 
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:

@@ -6,8 +6,6 @@ measured.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -29,18 +27,13 @@ class Staleness:
 
     def __init__(
         self,
-        *,
         replay: SequenceReplay,
         schema: Schema,
         learner: Learner,
         generator: np.random.Generator,
         max_rows: int,
     ) -> None:
-        """
-        Args:
-            generator: draws the sequences.
-            max_rows: rows that the network may run, in all, for one measure of delta-Q.
-        """
+        """`max_rows`: those that the network may run, in all, for one measure of delta-Q."""
         self._replay, self._schema, self._learner = replay, schema, learner
         self.generator, self._max_rows = generator, max_rows
 
@@ -75,7 +68,7 @@ class Staleness:
             "replay/parameter_age": float(age[learned].mean()),
             "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
         }
-        if self._schema.has_memory:
+        if self._schema.rows.trace:  # a state is carried to the middle of an episode
             measured["replay/delta_q_share"] = float((start > 0).mean())
             chosen = self._affordable(np.flatnonzero(start > 0), end)
             if len(chosen):
@@ -115,9 +108,3 @@ class Staleness:
             "replay/stale_action_share": float(differs.float().mean()) if len(differs) else None,
             "replay/stale_action_loss": float(lost.mean()),
         }
-
-    def get_state(self) -> dict[str, Any]:
-        return dict(self.generator.bit_generator.state)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.generator.bit_generator.state = state

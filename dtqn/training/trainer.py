@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
+import envs
 from dtqn.acting.evaluation import film
 from dtqn.acting.novelty import NovelShare
 from dtqn.acting.rows import Episodes
@@ -25,27 +26,15 @@ from dtqn.training.evaluator import Evaluator
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
-from dtqn.types import FreshTrace, NonFiniteError, first_rows, observation_of
+from dtqn.types import NonFiniteError, first_rows, observation_of
+from envs.checks import ObservationCheck
 from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
 there are copies where these are more."""
-
-
-class Tally(NamedTuple):
-    """All episodes of training that have ended, in the order of their ends, exploration included."""
-
-    episodes: int
-    total_return: float
-    total_success: int
-
-    def plus(self, ended: Episodes) -> Tally:
-        return Tally(
-            self.episodes + len(ended.length),
-            self.total_return + float(ended.episode_return.sum()),
-            self.total_success + int(ended.success.sum()),
-        )
+_PARTS = ("novel_share", "learner", "updates", "evaluator")
+"""Those of a trainer's state that keep their own."""
 
 
 class Trainer:
@@ -76,7 +65,8 @@ class Trainer:
         self._recent = self._window([])
         self._has_ended = np.zeros(config.actor.num_envs, bool)
         """[N]: the copies that have ended an episode."""
-        self._tally = Tally(0, 0.0, 0)
+        self._tally: list[Any] = [0, 0.0, 0]
+        """Number, sum of returns and successes of all training episodes so far, exploration included."""
         self._told = 0
         """Episodes that the last row of training metrics has counted."""
         self._sums: dict[str, float] = {}
@@ -126,7 +116,7 @@ class Trainer:
                 self.actor.begin_episodes()  # what has been ended does not go on where the run is made longer
             if self.updates.can_draw:
                 self._learn(*self.updates.draw())
-        untold = self._updates_summed or self._told < self._tally.episodes
+        untold = self._updates_summed or self._told < self._tally[0]
         row = self._training_metrics() if untold else {}
         if evaluates := not self.evaluator.has_full(self.learner_steps):
             self._ask_evaluation(at_end=True)
@@ -170,7 +160,8 @@ class Trainer:
 
     def _remember(self, episodes: Episodes) -> None:
         """Short episodes end first: until each copy has ended one, the window has the first of each alone."""
-        self._tally = self._tally.plus(episodes)
+        counted = len(episodes.length), float(episodes.episode_return.sum()), int(episodes.success.sum())
+        self._tally = [sum(pair) for pair in zip(self._tally, counted, strict=True)]
         ended = self.actor.ended  # [N], of the tick
         counts = ~self._has_ended[ended] | self._has_ended.all()
         self._recent.extend(zip(*(x[counts].tolist() for x in episodes), strict=True))
@@ -187,18 +178,14 @@ class Trainer:
             self._updates_summed += 1
             if self.updates.reads_priorities:
                 self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
-        if update.trace is not None:
-            self._write_back(info.ids, sampled, update.trace)
+        if (trace := update.trace) is not None:
+            sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
+            # The pass that left the trace was made by the parameters before this update.
+            fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
+            self.replay.write_back(info.ids[sequences], offsets, fresh)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self.actor.publish(list(self.network.parameters()), self.learner_steps)
-
-    def _write_back(self, ids: np.ndarray, sampled: SequenceBatch, trace: FreshTrace) -> None:
-        """Replay's memory becomes what the update's forward pass made of it."""
-        sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
-        # The pass that left the trace was made by the parameters before this update.
-        fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
-        self.replay.write_back(ids[sequences], offsets, fresh)
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -214,9 +201,10 @@ class Trainer:
             row["train/return"] = float(np.mean(returns))
             row["train/length"] = float(np.mean(lengths))
             row["train/success"] = float(np.mean(successes)) if self.has_success else None
-        row["train/episodes"] = self._told = self._tally.episodes
-        row["train/total_return"] = self._tally.total_return
-        row["train/total_success"] = self._tally.total_success if self.has_success else None
+        episodes, total_return, total_success = self._tally
+        row["train/episodes"] = self._told = episodes
+        row["train/total_return"] = total_return
+        row["train/total_success"] = total_success if self.has_success else None
         row |= {name: total / self._updates_summed for name, total in self._sums.items()}
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.learning_rate
@@ -247,13 +235,10 @@ class Trainer:
         """All that `set_state` needs; `lazily`: the rows of replay are read only when they are written."""
         return {
             "actor": self.actor.get_state(),
-            "novel_share": self.novel_share.get_state(),
-            "learner": self.learner.get_state(),
+            **{name: getattr(self, name).get_state() for name in _PARTS},
             "replay": self.replay.get_state(lazily),
             "generator": self.generator.bit_generator.state,
-            "updates": self.updates.get_state(),
-            "staleness": self.staleness.get_state(),
-            "evaluator": self.evaluator.get_state(),
+            "staleness": self.staleness.generator.bit_generator.state,
             "recent": [list(episode) for episode in self._recent],
             "has_ended": self._has_ended.tolist(),
             "tally": [*self._tally, self._told],
@@ -263,21 +248,19 @@ class Trainer:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Inverse of `get_state`; a ValueError where replay holds what the task as it is now never shows."""
-        shown = observation_of(state["replay"]["rows"])
-        if fault := setup.observation_fault(setup.task_spec(self.config))(shown):
-            raise ValueError(f"replay state: {fault.problem}")
+        task = setup.task_spec(self.config)
+        try:
+            ObservationCheck(task.id, task.observation_space)(observation_of(state["replay"]["rows"]))
+        except envs.TaskError as error:
+            raise ValueError(f"replay state: {error.problem}") from None
         self.resume_is_exact = self.actor.set_state(state["actor"])
-        self.novel_share.set_state(state["novel_share"])
-        self.learner.set_state(state["learner"])
-        self.replay.set_state(state["replay"])
+        for name in ("replay", *_PARTS):
+            getattr(self, name).set_state(state[name])
         self.generator.bit_generator.state = state["generator"]
-        self.updates.set_state(state["updates"])
-        self.staleness.set_state(state["staleness"])
-        self.evaluator.set_state(state["evaluator"])
+        self.staleness.generator.bit_generator.state = state["staleness"]
         self._recent = self._window(state["recent"])
         self._has_ended |= np.asarray(state.get("has_ended", True))  # earlier checkpoints lack it
-        *tally, self._told = state["tally"]
-        self._tally = Tally(*tally)
+        *self._tally, self._told = state["tally"]
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
 
     def news(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dtqn.choices.learner import Rollouts
 from replay import SampleInfo, SequenceBatch, SequenceReplay
 
 Drawn: TypeAlias = tuple[SequenceBatch, SampleInfo]
@@ -66,9 +67,8 @@ class FromReplay(Updates):
         self,
         replay: SequenceReplay,
         generator: np.random.Generator,
-        *,
-        batch_size: int,
         warmup: int,
+        batch_size: int,
         env_steps_per_update: float,
     ) -> None:
         super().__init__(replay, generator, warmup)
@@ -111,49 +111,34 @@ class FromRollouts(Updates):
     reads_priorities = False
 
     def __init__(
-        self,
-        replay: SequenceReplay,
-        generator: np.random.Generator,
-        *,
-        length: int,
-        epochs: int,
-        minibatches: int,
-        warmup: int,
+        self, replay: SequenceReplay, generator: np.random.Generator, warmup: int, batches: Rollouts
     ) -> None:
-        """
-        Args:
-            length: T, in ticks, which are rows of every copy.
-            minibatches: updates in an epoch.
-        """
         super().__init__(replay, generator, warmup)
-        self._length, self._epochs, self._minibatches = length, epochs, minibatches
+        self._batches = batches
         self._ticks = 0
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
         self._ticks += 1
-        if self._ticks < self._length:
+        if self._ticks < self._batches.length:
             return
         self._ticks = 0
         self._replay.end_sequences()
         ids = self._replay.ids()
         if env_steps > self._warmup:
-            for _ in range(self._epochs):
+            for _ in range(self._batches.epochs):
                 yield from self._epoch(ids)
         self._replay.forget(ids)
 
     def _epoch(self, ids: np.ndarray) -> Iterator[Drawn]:
         copies = self._generator.permutation(self._replay.num_streams)
-        for dealt in np.split(copies, self._minibatches):
+        for dealt in np.split(copies, self._batches.minibatches):
             members = ids[np.isin(self._replay.streams_of(ids), dealt)]
             if len(members):  # not of copies that had but the first row of an episode
-                yield self._taken(members)
+                ones = np.ones(len(members))
+                yield self._replay.take(members), SampleInfo(members, ones.astype(np.float32), ones)
 
     def draw(self) -> Drawn:
         return next(self._epoch(self._replay.ids()))
-
-    def _taken(self, ids: np.ndarray) -> Drawn:
-        ones = np.ones(len(ids))
-        return self._replay.take(ids), SampleInfo(ids, ones.astype(np.float32), ones)
 
     def get_state(self) -> dict[str, Any]:
         return {"ticks": self._ticks}

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, cast
 
 from dtqn.program import versions
 from dtqn.settings.config import Config
 from dtqn.settings.layers import named
 from dtqn.signals import signal_of
 from dtqn.text import one_line
-from dtqn.training.directory import HOW_IT_RUNS, config_hash
-from dtqn.training.metrics import Row
+from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash
+from dtqn.training.metrics import Row, read_rows
 
 Say = Callable[[str], None]
 
@@ -26,100 +28,73 @@ _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium", "wandb")
 _LONGEST_TAG = 64
 
 
-class Start(NamedTuple):
-    """Facts about the run, for a tracker."""
-
-    config: Config
-    directory: Path
-    """The run's, for the tracker's files."""
-    run_id: str
-    """The same after a resume. Inside a W&B sweep it is the run that rows were last sent to."""
-    rows: Sequence[Row]
-    """The metrics file so far."""
-    say: Say
-    about: Mapping[str, Any] = {}
-    """Other facts about the run's first start, kept with its configuration."""
-
-
 class Tracker:
-    """Where a run's figures are sent to, W&B or nowhere. What breaks there costs the run one line."""
-
-    def __init__(self, run_id: str, to: WandbTracker | None = None, say: Say = print) -> None:
-        self.id = run_id
-        """The run's name there. Inside a W&B sweep it is another one after each restart."""
-        self._to, self._say = to, say
-
-    def log(self, number: int, row: Mapping[str, Any]) -> None:
-        """Send row `number` of the metrics file."""
-        self._try(lambda to: to.log(number, row))
-
-    def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
-        self._try(lambda to: to.pictures(number, row, files), "does not take the pictures")
-
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
-        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
-        self._try(lambda to: to.artifact(files, kind), "does not take the artifact")
-
-    def close(self, exit_code: int = 0) -> None:
-        """The run has ended."""
-        self._try(lambda to: to.close(exit_code))
-
-    def _try(self, action: Callable[[WandbTracker], None], lost: str = "") -> None:
-        """Do something; where it fails, nothing more is sent, or only what is said to be `lost` is not."""
-        if (to := self._to) is None:
-            return
-        try:
-            action(to)
-        except TimeoutError:
-            self._to = None
-            self._say(f"W&B did not take everything; the rest is kept: wandb sync {to.files}")
-        except (Exception, SystemExit) as error:
-            self._to = to if lost else None
-            said = lost or "stopped working, the run goes on without it"
-            self._say(f"W&B {said}: {one_line(error)}")
-
-
-class WandbTracker:
-    """A W&B run, whose methods are those of `Tracker`.
+    """Where a run's figures are sent to, W&B or nowhere. What breaks there costs the run one line.
 
     W&B's own step is twice the row's number, so a row that is sent again is known as the same one. The odd
     steps are free for pictures, which are shown after a row without taking the next one's place.
     """
 
-    def __init__(self, run: Any) -> None:
-        self.files = Path(run.settings.sync_dir)
-        """What `wandb sync` takes."""
-        self._run = run
+    def __init__(self, run_id: str, run: Any = None, say: Say = print) -> None:
+        """`run` is W&B's; None: nothing is sent."""
+        self.id = run_id
+        """The run's name there. Inside a W&B sweep it is another one after each restart."""
+        self._run, self._say = run, say
 
     def log(self, number: int, row: Mapping[str, Any]) -> None:
+        """Send row `number` of the metrics file."""
         values = {key: value for key, value in row.items() if value is not None}
-        self._run.log(values, step=2 * number, commit=True)
+        self._try(lambda run: run.log(values, step=2 * number, commit=True))
 
     def pictures(self, number: int, row: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-        import wandb
+        """Show pictures (`.png`) and films (`.gif`) at row `number`, the last one so far."""
 
-        shown: dict[str, Any] = {
-            name: wandb.Video(str(file), format="gif") if file.suffix == ".gif" else wandb.Image(str(file))
-            for name, file in files.items()
-        }
-        clocks = {name: row[name] for name in ("env_steps", "learner_steps")}
-        self._run.log(clocks | shown, step=2 * number + 1, commit=True)
+        def show(run: Any) -> None:
+            import wandb
 
-    def artifact(self, files: Mapping[str, Path], kind: str) -> None:
-        import wandb
-
-        artifact = wandb.Artifact(f"{kind}-{self._run.id}", type="model" if kind == "run" else kind)
-        with _waiting_in(self.files / "artifacts"):
+            shown: dict[str, Any] = {name: row[name] for name in ("env_steps", "learner_steps")}
             for name, file in files.items():
-                artifact.add_file(str(file), name=name)
-        self._run.log_artifact(artifact)
+                is_film = file.suffix == ".gif"
+                shown[name] = wandb.Video(str(file), format="gif") if is_film else wandb.Image(str(file))
+            run.log(shown, step=2 * number + 1, commit=True)
 
-    def close(self, exit_code: int) -> None:
+        self._try(show, "does not take the pictures")
+
+    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
+        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
+
+        def keep(run: Any) -> None:
+            import wandb
+
+            artifact = wandb.Artifact(f"{kind}-{run.id}", type="model" if kind == "run" else kind)
+            with _waiting_in(Path(run.settings.sync_dir, "artifacts")):
+                for name, file in files.items():
+                    artifact.add_file(str(file), name=name)
+            run.log_artifact(artifact)
+
+        self._try(keep, "does not take the artifact")
+
+    def close(self, exit_code: int = 0) -> None:
         """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
         if signal_of(exit_code) not in (None, signal.SIGINT):
-            self._run.mark_preempting()
-        self._run.finish(exit_code=exit_code)
+            self._try(lambda run: run.mark_preempting())
+        self._try(lambda run: run.finish(exit_code=exit_code))
+
+    def _try(self, action: Callable[[Any], object], lost: str = "") -> None:
+        """Do something; where it fails, nothing more is sent, or only what is said to be `lost` is not."""
+        if (run := self._run) is None:
+            return
+        try:
+            action(run)
+        except TimeoutError:
+            self._run = None
+            self._say(
+                f"W&B did not take everything; the rest is kept: wandb sync {Path(run.settings.sync_dir)}"
+            )
+        except (Exception, SystemExit) as error:
+            self._run = run if lost else None
+            said = lost or "stopped working, the run goes on without it"
+            self._say(f"W&B {said}: {one_line(error)}")
 
 
 @contextlib.contextmanager
@@ -139,47 +114,59 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def open_tracker(start: Start) -> Tracker:
-    """The run at W&B, or none where it is off or cannot be started, which is said in one line."""
-    if start.config.wandb != "disabled":
+def open_tracker(
+    config: Config, directory: RunDir, run_id: str, say: Say, about: Mapping[str, Any] = MappingProxyType({})
+) -> Tracker:
+    """The run at W&B, or none where it is off or cannot be started, which is said in one line.
+
+    Args:
+        run_id: the same after a resume. Inside a W&B sweep it is the run that rows were last sent to.
+        about: other facts about the run's first start, kept with its configuration.
+    """
+    if config.wandb != "disabled":
+        rows = read_rows(directory.metrics_file)
         try:
-            return _opened(start)
+            return _opened(config, directory.path, run_id, rows, say, about)
         except (Exception, SystemExit) as error:
-            start.say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
-    return Tracker(start.run_id)
+            say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
+    return Tracker(run_id)
 
 
-def _opened(start: Start) -> Tracker:
+def _opened(
+    config: Config, folder: Path, run_id: str, rows: Sequence[Row], say: Say, about: Mapping[str, Any]
+) -> Tracker:
     """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
 
     Inside a W&B sweep, where there are rows already, the new run is marked as a continuation of the one that
     rows were last sent to, in the configuration as `continues`.
     """
-    config, rows = start.config, start.rows
     tags: list[str] | None = _tags(config)
-    known = named(config) | dict(start.about) | _provenance()
-    if rows and not in_sweep():
-        # W&B keeps what the first start said of the machine, and the tags as they are by now.
+    # The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs.
+    machine = {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()}
+    known = named(config) | dict(about) | {"versions": versions(_PACKAGES), "machine": machine}
+    if rows and in_sweep():
+        known["continues"] = run_id
+    elif rows:  # W&B keeps what the first start said of the machine, and the tags as they are by now
         known, tags = {x: y for x, y in named(config).items() if x not in HOW_IT_RUNS}, None
-    if in_sweep() and rows:
-        known["continues"] = start.run_id
+    asked = {
+        "config": known,
+        "tags": tags,
+        "group": os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
+        "job_type": os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
+    }
+    if not in_sweep():  # which sets the project, the id and the name itself
+        name = f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}"
+        project = os.environ.get("WANDB_PROJECT", "dtqn")
+        asked |= {"project": project, "id": run_id, "resume": "allow", "name": name}
     mode = os.environ.get("WANDB_MODE")
-    run = _start(start, known, tags)
+    run = _start(config.wandb, folder, asked, say)
     if mode is not None:  # the next run of this process reads it too
         os.environ["WANDB_MODE"] = mode
-    tracker = Tracker(str(run.id), WandbTracker(run), start.say)
+    tracker = Tracker(str(run.id), run, say)
     # Online, W&B knows how far it got. An offline file stands for itself, so it gets every row.
     for number in range((int(run.starting_step) + 1) // 2, len(rows)):
         tracker.log(number, rows[number])
     return tracker
-
-
-def _provenance() -> dict[str, Any]:
-    """The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs."""
-    return {
-        "versions": versions(_PACKAGES),
-        "machine": {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()},
-    }
 
 
 def _tags(config: Config) -> list[str]:
@@ -189,9 +176,8 @@ def _tags(config: Config) -> list[str]:
     return list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag))
 
 
-def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
-    config, directory = start.config, start.directory
-    # WANDB_MODE is in `config.wandb` by now. Error reporting would wait at exit for a server that is away.
+def _start(mode: str, folder: Path, asked: dict[str, Any], say: Say) -> Any:
+    # WANDB_MODE is in `mode` by now. Error reporting would wait at exit for a server that is away.
     os.environ.pop("WANDB_MODE", None)
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
@@ -207,40 +193,19 @@ def _start(start: Start, known: dict[str, Any], tags: list[str] | None) -> Any:
     if (_ROOT / ".git").exists():  # the commit of this program, not of the folder that it was started in
         settings.git_root = str(_ROOT)
     wandb.setup(settings=settings)
-    mode = config.wandb
     if mode == "auto":
         mode = "online" if wandb.login(prompt=False, verify=False) else "offline"
-    # A W&B sweep sets the project, the id and the name itself.
-    own: dict[str, Any] = {
-        "project": os.environ.get("WANDB_PROJECT", "dtqn"),
-        "id": start.run_id,
-        "resume": "allow",
-        "name": f"{config.env}-{config.agent}-seed{config.seed}-{config_hash(config)}",
-    }
-
-    def init(mode: Any) -> Any:
-        return wandb.init(
-            **({} if in_sweep() else own),
-            group=os.environ.get("WANDB_RUN_GROUP", f"{config.env}-{config.agent}"),
-            job_type=os.environ.get("WANDB_JOB_TYPE", "sweep" if in_sweep() else "train"),
-            tags=tags,
-            config=known,
-            dir=str(directory),
-            mode=mode,
-            settings=settings,
-            reinit="create_new",  # beside those of other threads
-        )
+    # The new run is beside those of other threads.
+    init = functools.partial(wandb.init, **asked, dir=str(folder), settings=settings, reinit="create_new")
 
     try:
-        run = init(mode)
+        run = init(mode=cast(Any, mode))
     except Exception as error:
         if mode == "offline":
             raise
         wandb.teardown()  # else the id counts as in use
-        run = init("offline")
-        start.say(
-            f"W&B is not to be reached, its files are kept under {directory / 'wandb'}: {one_line(error)}"
-        )
+        run = init(mode="offline")
+        say(f"W&B is not to be reached, its files are kept under {folder / 'wandb'}: {one_line(error)}")
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
     run.define_metric("*", step_metric="env_steps")

@@ -9,16 +9,13 @@ import pytest
 
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EpisodePlan, EvaluationResult, Goal, Played
+from dtqn.settings.run import EvaluationConfig
 
 
 def plan_of(**changed: Any) -> EpisodePlan:
-    settings: dict[str, Any] = {
-        "episodes": 500,
-        "first_episodes": 50,
-        "max_step_share": 0.5,
-        "goal": Goal(),
-    }
-    return EpisodePlan(**settings | changed)
+    goal = changed.pop("goal", Goal())
+    settings = {"episodes": 500, "first_episodes": 50, "max_step_share": 0.5}
+    return EpisodePlan(EvaluationConfig(**settings | changed), goal)
 
 
 def result(success: float, episodes: int = 50, length: float = 20.0) -> EvaluationResult:

@@ -106,7 +106,7 @@ def run(tmp_path, monkeypatch):
     def run(scores, *, baseline=None, at_change=lambda runs: None, parallel=2, settings=None, pictures=False):
         monkeypatch.setattr(comparison_pictures.plots, "comparison", draw if pictures else draw_nothing)
         (tmp_path / "scores.json").write_text(json.dumps(scores))
-        monkeypatch.setattr(compare, "open_runs_view", lambda out, runs: View(runs, at_change))
+        monkeypatch.setattr(compare, "RunsView", lambda out, runs: View(runs, at_change))
         given = {"total_env_steps": "400"} | (settings or {})
         configs = [
             resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(free_cores=1)

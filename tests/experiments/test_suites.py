@@ -440,7 +440,7 @@ def test_what_an_interrupted_comparison_has_finished_is_not_trained_in_another_c
 
     (tmp_path / "held").write_text(f"{MAZE} dqn 5")
     with monkeypatch.context() as patched:
-        patched.setattr(compare, "open_runs_view", lambda _, runs: comparison_program.View(runs, interrupt))
+        patched.setattr(compare, "RunsView", lambda _, runs: comparison_program.View(runs, interrupt))
         code, printed = run()
     assert code == 143 and "the same command goes on" in printed
     (tmp_path / "held").unlink()

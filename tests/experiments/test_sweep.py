@@ -65,7 +65,7 @@ def test_settings_of_ones_own_core_are_searched_one_by_one(run):
 
 def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
     (run.folder / "held").write_text("\n".join(f"{n} {seed}" for n in (1, 2, 3) for seed in (1, 2)))
-    real = sweep.open_runs_view
+    real = sweep.RunsView
 
     def watched(out, runs):
         view = real(out, runs)
@@ -81,13 +81,13 @@ def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
         view.update = signalling
         return view
 
-    monkeypatch.setattr(sweep, "open_runs_view", watched)
+    monkeypatch.setattr(sweep, "RunsView", watched)
     code, printed, folder = run(GRID, jobs=1)
     assert code == 143
     assert "interrupted after 0 runs; the same command goes on" in printed
     (first,) = recorded(folder)
     assert first["state"] == "open"
-    monkeypatch.setattr(sweep, "open_runs_view", real)
+    monkeypatch.setattr(sweep, "RunsView", real)
     (run.folder / "held").write_text("")
     assert run(GRID, jobs=1)[0] == 0
     records = recorded(folder)

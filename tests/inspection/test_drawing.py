@@ -14,7 +14,7 @@ from rich.console import Console
 from dtqn.inspection import drawing, watch
 from dtqn.inspection.drawing import Shown
 from dtqn.inspection.recorder import Episode
-from dtqn.training.display import PlainFilmView, TerminalFilmView, open_film
+from dtqn.training import display
 from dtqn.types import StepInputs
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
@@ -95,14 +95,14 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_coloured_half_blocks_and_a_file_plain_lines() -> None:
+def test_a_terminal_gets_coloured_half_blocks_and_a_file_plain_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain, terminal = io.StringIO(), _Terminal()
-    for out, kind in ((plain, PlainFilmView), (terminal, TerminalFilmView)):
-        with contextlib.closing(open_film(out)) as opened:
-            assert isinstance(opened, kind)
     console = Console(file=terminal, color_system="truecolor", force_terminal=True, width=80)
-    for view in (PlainFilmView(plain), TerminalFilmView(console)):
-        with contextlib.closing(view):
+    monkeypatch.setattr(display, "Console", lambda file: console)
+    for out in (plain, terminal):
+        with contextlib.closing(display.FilmView(out)) as view:
             picture = np.array([[RED, BLUE], [BLUE, RED], [BLACK, RED]], np.uint8)
             view.show(picture, ["beside it"], "step 0", keep=False)
             view.show(None, ["the end"], "it ended", keep=True)

@@ -142,6 +142,7 @@ def _tracked(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
         directory.wandb_id = "abcd1234"
     config = presets.resolve(None, {"wandb": mode}, {})
     rows = [{"env_steps": 100 * n, "eval/return": 0.5} for n in range(3)]
+    directory.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Run("run", name_of(config), config, rows, True, directory)
 
 

@@ -1,11 +1,12 @@
 """The views over several runs, and the time to go of one; all else of that is tested with runs."""
 
 import io
+from unittest import mock
 
 from rich.console import Console
 
 from dtqn import text
-from dtqn.training import display, overview
+from dtqn.training import display
 
 
 class _Run:
@@ -35,7 +36,7 @@ class _Terminal(io.StringIO):
 def test_plain_lines_tell_every_change_of_state_once():
     out = io.StringIO()
     runs = [_Run("a"), _Run("b")]
-    view = display.open_runs_view(out, runs)
+    view = display.RunsView(out, runs)
     view.update(runs)
     runs[0].state = "running"
     view.update(runs[:1])
@@ -59,7 +60,7 @@ def test_plain_lines_give_an_overview_now_and_then():
     out = io.StringIO()
     runs = [_Run("a", "running", [_row(400, speed=30.0)]), _Run("b", "running", [_row(200, speed=20.0)])]
     runs += [_Run("c"), _Run("d", "finished", [_row(1000, 1.0)])]
-    view = display.PlainRunsView(out, runs, every_seconds=0.0)
+    view = display.RunsView(out, runs, every_seconds=0.0)
     view.update([])
     # left: 600 steps in 20 s, 800 in 40 s, and after the first of them 1000 at the mean of 1/30, 1/20, 1/50 s
     # in 34 s
@@ -72,7 +73,7 @@ def test_plain_lines_give_an_overview_now_and_then():
 
 def test_a_line_of_a_run_that_has_just_begun_is_said_once():
     out = io.StringIO()
-    view = display.PlainRunsView(out, [_Run("a", "running")], every_seconds=0.0)
+    view = display.RunsView(out, [_Run("a", "running")], every_seconds=0.0)
     view.update(view._runs)
     view.update([])
     assert out.getvalue().count("a: running  0/1 000 env steps (0%)") == 1
@@ -83,10 +84,10 @@ def test_the_time_to_go_is_not_that_of_the_last_row():
     rows = [_row(steps, speed=10.0) for steps in (200, 400, 600)]
     burst = rows[-1] | {"env_steps": 610, "speed/env_steps_per_second": 1e4}
     waiting = _Run("b", total=390)
-    facts = [overview.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
+    facts = [display.RunFacts(run) for run in (_Run("a", "running", [*rows, burst]), waiting)]
     # 390 steps and 390 more at (60 s - 20 s) / (610 - 200) each
-    assert overview.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
-    assert overview.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
+    assert display.overview(facts) == "2 runs: 1 running, 1 waiting  eta 1:16"
+    assert display.overview(facts[1:]) == "1 run: 1 waiting  eta -:--"
 
 
 def test_the_pace_of_warm_up_is_not_that_of_learning():
@@ -96,9 +97,9 @@ def test_the_pace_of_warm_up_is_not_that_of_learning():
     run = _Run("r", total=3_000)
     for rows, pace in (([warm], 0.0), ([warm, begun], 0.0), ([warm, begun, later], 0.01)):
         run.rows = rows
-        assert overview.RunFacts(run).pace == pace
+        assert display.RunFacts(run).pace == pace
     run.state = "finished"
-    assert overview.RunFacts(run).pace == 3.0 / 1_200
+    assert display.RunFacts(run).pace == 3.0 / 1_200
 
 
 def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
@@ -128,7 +129,8 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
 def _shown(runs, height, width=110):
     """The lines of the table on a terminal of so many."""
     console = Console(file=_Terminal(), color_system=None, width=width, height=height)
-    view = display.TerminalRunsView(console, runs)
+    with mock.patch.object(display, "Console", return_value=console):
+        view = display.RunsView(_Terminal(), runs)
     view.update(runs)
     view.close()
     with console.capture() as capture:
@@ -143,7 +145,6 @@ def test_a_terminal_shows_all_runs_in_one_table():
     assert lines[0].endswith("success 25.0% [0.0%, 100.0%]")
     assert lines[1].startswith("b  failed") and lines[2].startswith("c  finished")
     assert lines[3] == "3 runs: 1 running, 1 failed, 1 finished  eta 0:10"
-    assert display.open_runs_view(io.StringIO(), []).__class__ is display.PlainRunsView
 
 
 def test_a_run_is_one_line_of_80_columns():

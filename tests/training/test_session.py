@@ -393,7 +393,7 @@ def test_the_live_view_of_a_terminal():
             return True
 
     out = Terminal()
-    view = display.open_view(out, 1000, 0, 0)
+    view = display.View(out, 1000, 0, 0)
     view.tick(500, 10)
     view.row(
         {

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from PIL import Image
 from dtqn.settings import presets
 from dtqn.settings.layers import named
 from dtqn.training import wandb_tracker
-from dtqn.training.directory import config_hash
-from dtqn.training.wandb_tracker import Start, Tracker, open_tracker
+from dtqn.training.directory import RunDir, config_hash
+from dtqn.training.wandb_tracker import Tracker, open_tracker
 from tests.training import wandb_file
 
 _ROOT = Path(__file__).parents[2]
@@ -33,15 +34,17 @@ def _run_file(directory: Path) -> Path:
 
 
 _OFFLINE = """
-import os, sys, time
+import json, os, sys, time
 from pathlib import Path
 from dtqn.settings import presets
 from dtqn.training import wandb_tracker
-from dtqn.training.wandb_tracker import Start, open_tracker
+from dtqn.training.directory import RunDir
+from dtqn.training.wandb_tracker import open_tracker
 wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker._WAIT_SECONDS))
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
-tracker = open_tracker(Start(presets.resolve(None, flags, {}), directory, "abcd1234", rows[:sent], print))
+(directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows[:sent]))
+tracker = open_tracker(presets.resolve(None, flags, {}), RunDir(directory), "abcd1234", print)
 for number in range(sent, 10):
     tracker.log(number, rows[number])
 if then == "kill":
@@ -155,9 +158,8 @@ def test_pictures_and_artifact_at_the_end(tmp_path):
     (tmp_path / "checkpoint/10").mkdir(parents=True)
     (tmp_path / "checkpoint/10/network.safetensors").write_bytes(b"weights")
     said = []
-    tracker = open_tracker(
-        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
-    )
+    config = presets.resolve(None, {"wandb": "offline"}, {})
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
     last = _row(0) | {"learner_steps": 7}
     tracker.log(0, last)
     tracker.pictures(0, last, {"curve": tmp_path / "curve.png", "film": tmp_path / "film.gif"})
@@ -254,8 +256,8 @@ def _accept(server, accepted):
 
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
-    opened = open_tracker(Start(config, tmp_path, "abcd1234", [], pytest.fail))
-    assert (opened._to, opened.id) == (None, "abcd1234")
+    opened = open_tracker(config, RunDir(tmp_path), "abcd1234", pytest.fail)
+    assert (opened._run, opened.id) == (None, "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -266,17 +268,16 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(wandb, "init", broken)
     said = []
-    tracker = open_tracker(
-        Start(presets.resolve(None, {"wandb": "offline"}, {}), tmp_path, "abcd1234", [], said.append)
-    )
+    config = presets.resolve(None, {"wandb": "offline"}, {})
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
 
 
-class _Tracker:
-    """Writes down what it is told; breaks where it should."""
+class _Run:
+    """A run at W&B that writes down what it is told; breaks where it should."""
 
-    files = "its/files"
+    id, settings = "abcd1234", types.SimpleNamespace(sync_dir="its/files")
 
     def __init__(self, breaks=(), error=OSError("no space\nleft")):  # noqa: B008
         self.told, self._breaks, self._error = [], breaks, error
@@ -286,16 +287,13 @@ class _Tracker:
             raise self._error
         self.told.append(told)
 
-    def log(self, number, row):
-        self._tell("log", number, row)
+    def log(self, values, step, commit):
+        self._tell("pictures" if "curve" in values else "log", step, values["env_steps"])
 
-    def pictures(self, number, row, files):
-        self._tell("pictures", number, files)
+    def log_artifact(self, artifact):
+        self._tell("artifact", artifact.name, artifact.type)
 
-    def artifact(self, files, kind):
-        self._tell("artifact", files, kind)
-
-    def close(self, exit_code=0):
+    def finish(self, exit_code):
         self._tell("close", exit_code)
 
 
@@ -305,37 +303,33 @@ _LOST = ": OSError: no space left"
 @pytest.mark.parametrize(
     ("inner", "told", "said"),
     [
-        (_Tracker(), ["log", "pictures", "artifact", "close"], []),
+        (_Run(), ["log", "pictures", "artifact", "close"], []),
         (
-            _Tracker(("pictures", "artifact")),
+            _Run(("pictures", "artifact")),
             ["log", "close"],
             [f"W&B does not take the {what}{_LOST}" for what in ("pictures", "artifact")],
         ),
-        (_Tracker(("log",)), [], [f"W&B stopped working, the run goes on without it{_LOST}"]),
+        (_Run(("log",)), [], [f"W&B stopped working, the run goes on without it{_LOST}"]),
         (
-            _Tracker(("log",), SystemExit(1)),
+            _Run(("log",), SystemExit(1)),
             [],
             ["W&B stopped working, the run goes on without it: SystemExit: 1"],
         ),
         (
-            _Tracker(("pictures",), TimeoutError("30 s")),
+            _Run(("pictures",), TimeoutError("30 s")),
             ["log"],
             ["W&B did not take everything; the rest is kept: wandb sync its/files"],
         ),
     ],
 )
-def test_a_tracker_that_breaks_costs_the_run_nothing(inner, told, said):
-    lines = []
+def test_a_tracker_that_breaks_costs_the_run_nothing(tmp_path, inner, told, said):
+    lines, row = [], {"env_steps": 1, "learner_steps": 0}
+    Image.new("RGB", (8, 8)).save(tmp_path / "curve.png")
     tracker = Tracker("abcd1234", inner, lines.append)
-    tracker.log(0, {"env_steps": 1})
-    tracker.pictures(0, {}, {"curve": Path("curve.png")})
+    tracker.log(0, row)
+    tracker.pictures(0, row, {"curve": tmp_path / "curve.png"})
     tracker.artifact({}, "report")
     tracker.close(3)
-    whole = [
-        ("log", 0, {"env_steps": 1}),
-        ("pictures", 0, {"curve": Path("curve.png")}),
-        ("artifact", {}, "report"),
-        ("close", 3),
-    ]
+    whole = [("log", 0, 1), ("pictures", 1, 1), ("artifact", "report-abcd1234", "report"), ("close", 3)]
     assert inner.told == [one for one in whole if one[0] in told]
     assert lines == said
