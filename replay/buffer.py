@@ -17,14 +17,14 @@ learn rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from replay.accumulator import Accumulator, Anchors, SequenceLayout
-from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
+from replay.samplers import Sampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
@@ -114,10 +114,14 @@ class SequenceReplay:
         layout: SequenceLayout,
         capacity: int,
         num_streams: int,
-        priority_exponent: float,
-        importance_sampling_exponent: float,
+        sampler: Callable[[int], Sampler],
     ) -> None:
-        """`capacity` is in steps, over all streams; a ValueError says which argument cannot be."""
+        """A ValueError says which argument cannot be.
+
+        Args:
+            capacity: in steps, over all streams.
+            sampler: makes the sampler of so many slots.
+        """
         self.fields = checked_fields(fields)
         for name in _OWN_FIELDS:
             if name in self.fields:
@@ -140,7 +144,7 @@ class SequenceReplay:
         num_slots = self.steps_per_stream * num_streams
         self._rings = StepRings(self.fields | _OWN_FIELDS, num_slots)
         self._accumulator = Accumulator(layout, num_streams)
-        self._sampler = ProportionalSampler(num_slots, priority_exponent, importance_sampling_exponent)
+        self._sampler = sampler(num_slots)
         self._all_streams = np.arange(num_streams)
         self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
         self._memory_names = [name for name, field in self.fields.items() if field.window]
@@ -226,7 +230,7 @@ class SequenceReplay:
         self._sampler.remove(slots[alive])
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
-        """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
+        """Draw a batch, with replacement, as the sampler does."""
         draw = self._sampler.sample(batch_size, generator)
         ids = self._ids(*self._split(draw.slots))
         return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
@@ -401,7 +405,8 @@ class SequenceReplay:
     def _insert(self, anchors: Anchors) -> Ints:
         slots = self._slots(anchors.streams, anchors.rows)
         self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_rows
-        self._sampler.insert(slots)
+        if len(slots):
+            self._sampler.insert(slots, born=int(self._accumulator.num_rows.sum()))
         ids: Ints = anchors.rows * self.num_streams + anchors.streams
         return ids
 

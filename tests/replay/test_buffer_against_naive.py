@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay import Prefix, SampleInfo, SequenceBatch, SequenceLayout, SequenceReplay
+from replay import Prefix, SampleInfo, SequenceBatch, SequenceLayout, SequenceReplay, UniformSampler
 from tests.reference.naive_replay import NaiveReplay
-from tests.replay.streams import FIELDS, Streams
+from tests.replay.streams import FIELDS, Streams, proportional
 
 WINDOW = max(field.window for field in FIELDS.values())
 ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "rows"]
@@ -28,8 +28,10 @@ def setups(draw: st.DrawFn) -> tuple[SequenceReplay, NaiveReplay]:
     steps_per_stream = needed + draw(st.integers(1, 30))
     capacity = steps_per_stream * num_streams + draw(st.integers(0, num_streams - 1))
     exponents = draw(st.sampled_from([(0.9, 0.6), (0.0, 0.0), (1.0, 1.0), (0.5, 0.0)]))
-    arguments = (FIELDS, layout, capacity, num_streams, *exponents)
-    return SequenceReplay(*arguments), NaiveReplay(*arguments)
+    arguments = (FIELDS, layout, capacity, num_streams)
+    is_uniform = exponents == (0.0, 0.0) and draw(st.booleans())
+    sampler = UniformSampler if is_uniform else proportional(*exponents)
+    return SequenceReplay(*arguments, sampler), NaiveReplay(*arguments, *exponents)
 
 
 def real(batch_block: np.ndarray, row: int, count: int) -> np.ndarray:
