@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import FreshTrace, QOutput, RowFlags, Sequences, map_tree
+from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
 
 # How a batch is read.
 
@@ -69,20 +69,17 @@ def whole_sequence(batch: Sequences) -> Sequences:
     def joined(burn_in: Tensor, learn: Tensor) -> Tensor:
         return torch.cat([burn_in, learn], dim=1)[rows, index]
 
-    def joined_flags(flags: RowFlags | None) -> RowFlags | None:
-        return None if flags is None else RowFlags(flags.burn_in[:, :0], joined(*flags))
-
     # No row before the anchor terminates.
     discount = F.pad(batch.discount, (burned, 0), value=1.0)[rows, index]
     return batch._replace(
         burn_in=map_tree(lambda x: x[:, :0], batch.burn_in),
+        burn_in_facts={},
         burn_in_rows=torch.zeros_like(batch.burn_in_rows),
         learn=map_tree(joined, batch.burn_in, batch.learn),
+        learn_facts=map_tree(joined, batch.burn_in_facts, batch.learn_facts),
         discount=discount,
         learn_rows=learn_rows,
         learned_steps=batch.burn_in_rows + batch.learned_steps,
-        acted_greedily=joined_flags(batch.acted_greedily),
-        novel=joined_flags(batch.novel),
     )
 
 
@@ -132,8 +129,6 @@ def without_first_row(batch: Sequences) -> Sequences:
         discount=batch.discount[:, 1:],
         learn_rows=batch.learn_rows - 1,
         learned_steps=batch.learned_steps - 1,
-        acted_greedily=None,
-        novel=None,
     )
 
 
@@ -162,27 +157,13 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
     """Some members [n] of a batch, every block cropped to the longest of them."""
     if len(members) == len(batch.learn_rows):
         return batch
-    valid = batch.trace_valid[members]
-    burn_in_rows, learn_rows = batch.burn_in_rows[members], batch.learn_rows[members]
-    memory, burned, rows = int(valid.sum(dim=1).max()), int(burn_in_rows.max()), int(learn_rows.max())
-
-    def flags(of_rows: RowFlags | None) -> RowFlags | None:
-        return of_rows and RowFlags(of_rows.burn_in[members, :burned], of_rows.learn[members, :rows])
-
-    return Sequences(
-        trace={name: x[members, max(0, x.shape[1] - memory) :] for name, x in batch.trace.items()},
-        trace_valid=valid[:, valid.shape[1] - memory :],
-        episode_step=batch.episode_step[members],
-        burn_in=map_tree(lambda x: x[members, :burned], batch.burn_in),
-        burn_in_rows=burn_in_rows,
-        learn=map_tree(lambda x: x[members, :rows], batch.learn),
-        discount=batch.discount[members, :rows],
-        learn_rows=learn_rows,
-        learned_steps=batch.learned_steps[members],
-        importance_weights=batch.importance_weights[members],
-        acted_greedily=flags(batch.acted_greedily),
-        novel=flags(batch.novel),
-        novel_share=None if batch.novel_share is None else batch.novel_share[members],
+    memory = int(batch.trace_valid[members].sum(dim=1).max())
+    burned, rows = int(batch.burn_in_rows[members].max()), int(batch.learn_rows[members].max())
+    return batch.by_block(
+        memory=lambda x: x[members, max(0, x.shape[1] - memory) :],
+        burn_in=lambda x: x[members, :burned],
+        learn=lambda x: x[members, :rows],
+        sequence=lambda x: x[members],
     )
 
 

@@ -55,7 +55,12 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
     """The encoder that `network.encoder` names; errors as of `build`."""
     if config.encoder.is_own:
         return own_networks.encoder(config, observation_space, num_actions)
-    encoder: Encoder = found(config.encoder.made_by)(config, observation_space, num_actions)
+    encoder: Encoder = found(config.encoder.made_by)(
+        observation_space=observation_space,
+        num_actions=num_actions,
+        width=config.width,
+        **config.encoder.own_settings(),
+    )
     return encoder
 
 
@@ -73,7 +78,7 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         width=config.width,
         num_actions=num_actions,
         hidden_width=config.head_width,
-        prediction=found(config.distribution.made_by)(config.distribution),
+        prediction=found(config.distribution.made_by)(**config.distribution.own_settings()),
     )
     if not config.recall_weight or not config.core.remembers:  # what cannot remember is not asked to
         return head

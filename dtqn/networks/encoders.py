@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.choices import encoders
 from dtqn.networks.images import MiniGridCNN, NatureCNN, on_distinct
-from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
@@ -331,17 +329,3 @@ class StepEncoder(nn.Module):
             features = features + self.values(inputs.observation)
         features = self.layers(features)
         return features + action if is_behind else features
-
-
-def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> StepEncoder:
-    encoder = cast(encoders.StepEncoder, config.encoder)
-    return StepEncoder(
-        observation_space=observation_space,
-        num_actions=num_actions,
-        width=config.width,
-        embedding_width=encoder.embedding_width,
-        use_prev_action=encoder.use_prev_action,
-        use_prev_reward=encoder.use_prev_reward,
-        image_encoder=encoder.image_encoder,
-        num_layers=encoder.num_layers,
-    )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
 from dtqn.training.trainer import Trainer
-from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
+from dtqn.types import Sequences, StepInputs, map_tree
 from tests.cases import config_from, learner_config, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import errors_of, make_learner
@@ -43,8 +43,6 @@ def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
 def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
-    assert batch.novel is not None
-    batch = batch._replace(acted_greedily=RowFlags(*(~x for x in batch.novel)))
     whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
@@ -56,12 +54,10 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         for name, value in rows._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
-        assert whole.novel is not None and batch.novel is not None
         burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
-        novel = [*batch.novel.burn_in[b, :burned].tolist(), *batch.novel.learn[b, :learned].tolist()]
-        assert whole.novel.learn[b, :count].tolist() == novel
-        assert whole.acted_greedily is not None
-        assert whole.acted_greedily.learn[b, :count].tolist() == [not value for value in novel]
+        novel = [x["novel"][b] for x in (batch.burn_in_facts, batch.learn_facts)]
+        novel = [*novel[0][:burned].tolist(), *novel[1][:learned].tolist()]
+        assert whole.learn_facts["novel"][b, :count].tolist() == novel
 
 
 def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:
