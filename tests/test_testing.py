@@ -18,7 +18,7 @@ from dtqn.testing import ContractError, check_core, check_encoder
 from dtqn.types import StepInputs, TraceSpec
 from tests import cases
 from tests.cases import CASES, REGISTERED, SPACES, network_config
-from tests.own_cores import Averages
+from tests.own_cores import Averages, make_convolved
 
 CORES: dict[str, dict[str, Any]] = {
     **{f"case {name}": {k: v for k, v in case.items() if k != "space"} for name, case in CASES.items()},
@@ -39,6 +39,10 @@ def test_the_suites_cores_pass(name: str) -> None:
 
 def test_a_core_with_two_windows_passes() -> None:
     check_core(Averages, small())
+
+
+def test_a_core_whose_fields_have_shapes_of_their_own_passes() -> None:
+    check_core(make_convolved, small())
 
 
 ENCODERS: dict[str, dict[str, Any]] = {

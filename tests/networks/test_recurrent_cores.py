@@ -465,6 +465,8 @@ CORES: dict[str, dict[str, Any]] = {
     **REGISTERED,
     "deep lstm": {"core": "lstm", "num_layers": 4, "skip_connections": True, "use_prev_reward": True},
     "darqn": {"core": "lstm", "num_layers": 1, "soft_attention": True, "use_prev_action": False},
+    "fields of two shapes": {"core": "tests.own_cores:make_convolved"},
+    "fields of two windows": {"core": "tests.own_cores:Averages"},
     "chrono": {"core": "gru", "core.initial_weights": "chrono"},
 }
 
