@@ -144,7 +144,7 @@ class SequenceReplay:
         num_slots = self.steps_per_stream * num_streams
         self._rings = StepRings(self.fields | _OWN_FIELDS, num_slots)
         self._accumulator = Accumulator(layout, num_streams)
-        self._sampler = sampler(num_slots)
+        self.sampler = sampler(num_slots)
         self._all_streams = np.arange(num_streams)
         self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
         self._memory_names = [name for name, field in self.fields.items() if field.window]
@@ -152,7 +152,7 @@ class SequenceReplay:
     @property
     def num_sequences(self) -> int:
         """Sequences that can be sampled."""
-        return self._sampler.num_sequences
+        return self.sampler.num_sequences
 
     @property
     def num_steps(self) -> int:
@@ -163,15 +163,6 @@ class SequenceReplay:
     def saturated(self) -> int:
         """Numbers so far that reached the end of float16, and are stored as that."""
         return self._rings.saturated
-
-    @property
-    def max_priority(self) -> float:
-        """Largest priority ever given (1 at first): what a new sequence starts with."""
-        return self._sampler.max_priority
-
-    def priority_statistics(self) -> dict[str, float]:
-        """`minimum`, `mean` and `maximum` raw priority of the sampleable sequences; reads them all."""
-        return self._sampler.priority_statistics()
 
     def append(self, rows: Mapping[str, npt.ArrayLike], streams: npt.ArrayLike | None = None) -> Ints:
         """Store one row for each of `streams` [n] (all of them, in order, by default).
@@ -216,7 +207,7 @@ class SequenceReplay:
 
     def ids(self) -> Ints:
         """[n] those of all sequences that can be sampled, stream by stream."""
-        return self._ids(*self._split(self._sampler.slots()))
+        return self._ids(*self._split(self.sampler.slots()))
 
     def streams_of(self, ids: npt.ArrayLike) -> Ints:
         """The stream that each sequence lies in."""
@@ -227,11 +218,11 @@ class SequenceReplay:
         """Let sequences `ids` [n], all different, be drawn no more. Those that are gone already may be among
         them."""
         slots, alive = self._find(np.asarray(ids, np.int64))
-        self._sampler.remove(slots[alive])
+        self.sampler.remove(slots[alive])
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
         """Draw a batch, with replacement, as the sampler does."""
-        draw = self._sampler.sample(batch_size, generator)
+        draw = self.sampler.sample(batch_size, generator)
         ids = self._ids(*self._split(draw.slots))
         return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
 
@@ -285,7 +276,7 @@ class SequenceReplay:
         given = np.asarray(ids, np.int64)
         checked = checked_priorities(priorities, len(given))
         slots, alive = self._find(given)
-        self._sampler.update(slots[alive], checked[alive])
+        self.sampler.update(slots[alive], checked[alive])
         return int(np.count_nonzero(alive))
 
     def write_back(
@@ -357,7 +348,7 @@ class SequenceReplay:
             "num_streams": self.num_streams,
             "steps_per_stream": self.steps_per_stream,
             "accumulator": self._accumulator.get_state(),
-            "sampler": self._sampler.get_state(),
+            "sampler": self.sampler.get_state(),
             "saturated": self._rings.saturated,
             "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
         }
@@ -374,7 +365,7 @@ class SequenceReplay:
         num_rows = np.asarray(state["accumulator"]["num_rows"])
         self._rings.set_state(state["rows"], self._used_slots(num_rows))
         self._accumulator.set_state(state["accumulator"])
-        self._sampler.set_state(state["sampler"])
+        self.sampler.set_state(state["sampler"])
         self._rings.saturated = state.get("saturated", 0)
 
     # Rows that are overwritten, sequences that come and go.
@@ -392,21 +383,21 @@ class SequenceReplay:
         streams, rows = streams[full], new_rows[full]
         episode_step = self._rings.arrays[_EPISODE_STEP]
         at_reach = self._slots(streams, rows + self._reach)
-        lost = at_reach[(episode_step[at_reach] >= self._reach) & self._sampler.contains(at_reach)]
+        lost = at_reach[(episode_step[at_reach] >= self._reach) & self.sampler.contains(at_reach)]
         first = episode_step[self._slots(streams, rows)] == 0
         if first.any():
             steps = np.arange(self._reach)
             nearer = self._slots(streams[first, None], rows[first, None] + steps)
             # A row that many steps after the first one is of the same episode if its own number says so.
-            nearer = nearer[(episode_step[nearer] == steps) & self._sampler.contains(nearer)]
+            nearer = nearer[(episode_step[nearer] == steps) & self.sampler.contains(nearer)]
             lost = np.concatenate([lost, nearer])
-        self._sampler.remove(lost)
+        self.sampler.remove(lost)
 
     def _insert(self, anchors: Anchors) -> Ints:
         slots = self._slots(anchors.streams, anchors.rows)
         self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_rows
         if len(slots):
-            self._sampler.insert(slots, born=int(self._accumulator.num_rows.sum()))
+            self.sampler.insert(slots, born=int(self._accumulator.num_rows.sum()))
         ids: Ints = anchors.rows * self.num_streams + anchors.streams
         return ids
 
@@ -435,7 +426,7 @@ class SequenceReplay:
         """Slots of `ids` [n], and which of them are the sampleable sequences that these ids name."""
         rows, streams = np.divmod(ids, self.num_streams)
         slots = self._slots(streams, rows)
-        return slots, self._is_stored(streams, rows) & self._sampler.contains(slots)
+        return slots, self._is_stored(streams, rows) & self.sampler.contains(slots)
 
     def _is_stored(self, streams: Ints, rows: Ints) -> Bools:
         """[n] whether these rows of the streams have come and are not overwritten yet."""

@@ -46,39 +46,30 @@ class Sampler(Protocol):
 
     def contains(self, slots: Ints) -> Bools:
         """True where a slot, of any, holds a sampleable sequence."""
-        ...
 
     def insert(self, slots: Ints, born: int) -> None:
         """Make new sequences sampleable; `born` rows have come to replay by now, which tells their age."""
-        ...
 
     def remove(self, slots: Ints) -> None:
         """Take sequences out of the draw."""
-        ...
 
     def update(self, slots: Ints, priorities: npt.NDArray[np.float32]) -> None:
         """Give sequences priorities that `checked_priorities` has passed; of equal slots the last counts."""
-        ...
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> Draw:
         """Draw sequences, with replacement; a ValueError where there are none."""
-        ...
 
     def slots(self) -> Ints:
         """[n] those of all sampleable sequences, ascending."""
-        ...
 
     def priority_statistics(self) -> dict[str, float]:
         """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""
-        ...
 
     def get_state(self) -> dict[str, Any]:
         """The sampleable sequences only."""
-        ...
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Inverse of `get_state`."""
-        ...
 
 
 class UniformSampler(Sampler):

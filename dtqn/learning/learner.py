@@ -187,7 +187,8 @@ class Learner:
         """
         self._refresh()
         batch = self.reading.learned(batch)
-        members = self._parts(batch)
+        whole = torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)
+        members = [whole] if self._threads == 1 else split(batch)
         num_learned = batch.learned_steps.sum()
 
         def of_part(part: Tensor) -> _Part:
@@ -215,12 +216,6 @@ class Learner:
         self._average_target(finite)
         numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
         return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
-
-    def _parts(self, batch: Sequences) -> list[Tensor]:
-        """The members [n] of each part of the batch."""
-        if self._threads == 1:
-            return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
-        return split(batch)
 
     @torch.enable_grad()
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:

@@ -17,9 +17,6 @@ from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import found
 
-SPAN_RAMP = 8
-"""R of adaptive spans, in steps."""
-
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
     """The Q-network that `config` describes, for one task's observations and actions.
@@ -89,5 +86,5 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
     if config.core.auxiliary_loss is None:
         return None
-    loss: AuxiliaryLoss = found(config.core.auxiliary_loss)(config)
-    return loss
+    loss = found(config.core.auxiliary_loss)
+    return cast(AuxiliaryLoss, loss(width=config.width) if isinstance(loss, type) else loss)

@@ -288,7 +288,7 @@ def test_unknown_names_and_ids() -> None:
             replay.learn_rows([wrong], ["q_max"])
         assert replay.update_priorities([wrong], [5.0]) == 0
         assert not replay.prefix([wrong], ["q_max"]).available.any()
-    assert replay.max_priority == 1.0
+    assert replay.sampler.max_priority == 1.0
 
 
 def test_written_back_is_what_is_sampled() -> None:

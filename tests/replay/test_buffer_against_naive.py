@@ -155,7 +155,7 @@ def test_random_operations(
             priorities = random.exponential(2.0, 4) * (random.random(4) < 0.9)
             applied = naive.update_priorities([int(id_) for id_ in asked], list(priorities))
             assert replay.update_priorities(asked, priorities) == applied
-            assert replay.max_priority == naive.max_priority
+            assert replay.sampler.max_priority == naive.max_priority
         if replay.num_sequences and random.random() < 0.2:
             draw_seed = int(random.integers(2**32))
             batch, info = replay.sample(5, np.random.default_rng(draw_seed))
