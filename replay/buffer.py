@@ -310,7 +310,7 @@ class SequenceReplay:
         """
         slots = self._found(ids)
         learn_rows = self._own(_LEARN_ROWS, slots)
-        run = self._run(*self._split(slots), learn_rows)
+        run = self._wrapped(*self._split(slots), _padded(learn_rows))
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return gathered, learn_rows, self._learned(learn_rows)
 
@@ -330,7 +330,7 @@ class SequenceReplay:
         slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
         learn_rows = self._own(_LEARN_ROWS, slots)
         row_counts = rows - starts + learn_rows
-        run = self._run(streams, starts % self.steps_per_stream, row_counts)[:, start:stop]
+        run = self._wrapped(streams, starts % self.steps_per_stream, _padded(row_counts))[:, start:stop]
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
 
@@ -442,10 +442,6 @@ class SequenceReplay:
             wrong = given[~alive][0]
             raise ValueError(f"ids: {wrong} is no sampleable sequence; use ids that append has just returned")
         return slots
-
-    def _run(self, streams: Ints, positions: Ints, counts: Ints) -> Ints:
-        """[n, longest] slots of `counts` rows from `positions` on; then the last real one is repeated."""
-        return self._wrapped(streams, positions, _padded(counts))
 
     def _wrapped(self, streams: Ints, positions: Ints, offsets: Ints) -> Ints:
         """[n, T] slots `offsets` [n, T] rows after `positions` [n], round the ring's end; offsets < T."""

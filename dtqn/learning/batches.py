@@ -1,10 +1,9 @@
 """Batches: the rows that are learned, their bootstrap values, and the split of a batch into parts.
 
-A `Reading` tells a learner which rows of each sequence to learn and which passes of the two networks give the
-values of an update. This suite's agents learn the rows after the burn-in and bootstrap from the same pass.
-DTQN's public code learns a whole window and bootstraps from the next one. Given the K rows up to step t and
-the row after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1} and the bootstrap
-values from the window r_1 .. r_K, which lacks row r_0.
+This suite's agents learn the rows after the burn-in and bootstrap from the same pass (`same_rows`). DTQN's
+public code learns a whole window (`whole_sequence`) and bootstraps from the next one (`next_window`). Given
+the K rows up to step t and the row after it, r_0 .. r_K, the Q-values of the steps come from the window
+r_0 .. r_{K-1} and the bootstrap values from the window r_1 .. r_K, which lacks row r_0.
 
 Where a learner has several threads, a batch is split into the shorter and the longer sequences, and its
 gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
@@ -15,7 +14,6 @@ Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -41,20 +39,6 @@ class Outputs(NamedTuple):
     """The online network's: the actions of these values, with double Q-learning."""
     trace: dict[str, Tensor] | None
     """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
-
-
-class Reading(NamedTuple):
-    """How a learner reads a batch from replay."""
-
-    learned: Callable[[Sequences], Sequences]
-    """A batch -> the same with its learned rows in the learn block: `learn_block` or `whole_sequence`."""
-    passes: Callable[[QNetwork, QNetwork, Sequences, bool], Outputs]
-    """`same_rows` or `next_window`: runs the online and the target network on a batch."""
-
-
-def learn_block(batch: Sequences) -> Sequences:
-    """The batch as it is: burn-in rows are not learned."""
-    return batch
 
 
 def whole_sequence(batch: Sequences) -> Sequences:

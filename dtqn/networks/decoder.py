@@ -16,13 +16,10 @@ D width.
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.choices import cores
 from dtqn.networks.attention import sinusoid
 from dtqn.networks.gates import LayerSettings, TransformerLayer, make_norm
 from dtqn.settings.config import NetworkConfig
@@ -125,12 +122,6 @@ class TransformerDecoder(nn.Module):
 
 
 def make_core(config: NetworkConfig) -> TransformerDecoder:
-    core = cast(cores.DTQN, config.core)
-    return TransformerDecoder(
-        LayerSettings.of(config.width, core),
-        num_layers=core.num_layers,
-        context_length=core.context_length,
-        positions=core.positions,
-        share_gates=core.share_gates,
-        final_norm=core.final_norm,
-    )
+    layer = LayerSettings.of(config.width, config.core)
+    own = config.core.own_settings()
+    return TransformerDecoder(layer, **{name: own[name] for name in own.keys() - layer._asdict().keys()})

@@ -174,8 +174,8 @@ class GTrXL(nn.Module):
         *,
         num_layers: int,
         memory_length: int,
-        span_ramp: int | None,
-        compression: Compression | None,
+        span_ramp: int | None = None,
+        compression: Compression | None = None,
     ) -> None:
         """
         Args:

@@ -28,7 +28,6 @@ from dtqn.acting.optimism import Optimism
 from dtqn.choices.actor import Ladder
 from dtqn.choices.learner import Replayed, Rollouts
 from dtqn.graphs import Captured, CudaRecorder, Held
-from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
@@ -229,10 +228,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
     return Learner(
         network,
         config=config.learner,
-        reading=Reading(
-            learned=whole_sequence if config.replay.learn_burn_in else learn_block,
-            passes=next_window if config.learner.next_window else same_rows,
-        ),
+        learn_burn_in=config.replay.learn_burn_in,
         want_trace=MEMORIES[config.replay.memory].is_refreshed and trace_window(network) > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),

@@ -172,7 +172,7 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     assert trainer.env_steps - trainer.replay.num_sequences == 2
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
-    batch = trainer.learner.reading.learned(trainer.schema.sequences(sampled, info.importance_weights))
+    batch = trainer.learner.learned(trainer.schema.sequences(sampled, info.importance_weights))
     step = torch.from_numpy(sampled.episode_step + sampled.burn_in_rows)  # of the window's last row
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
     assert torch.equal(batch.learn_rows, batch.learned_steps + 1)

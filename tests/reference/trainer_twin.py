@@ -18,7 +18,6 @@ from torch import Tensor
 import envs
 from dtqn import networks
 from dtqn.acting.evaluation import EvaluationResult, play
-from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
 from dtqn.types import Sequences, StepInputs
@@ -54,7 +53,7 @@ class NaiveTrainer:
         self.learner = Learner(
             network,
             config=config.learner,
-            reading=Reading(learn_block, same_rows),
+            learn_burn_in=False,
             want_trace=self.refreshed,
             threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
