@@ -183,11 +183,6 @@ def first_rows(counts: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=counts.device) < counts[:, None]
 
 
-def step_inputs(named: Mapping[str, Any]) -> StepInputs:
-    """The inputs among named arrays, by their paths in `StepInputs`; other names are passed over."""
-    return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
-
-
 def reset_rows(state: State, initial: State, first: Tensor) -> State:
     """`state` with the batch rows where `first` [B] holds replaced by those of `initial`."""
     if follow_data(first) and not bool(first.any()):

@@ -42,21 +42,6 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     return picked
 
 
-def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> StepInputs:
-    """Rows [*shape, ...] of zeros: observations of `space`, rewards of the dtype of `like`, on its device."""
-
-    def zeros(part: gymnasium.Space) -> Tensor:
-        dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
-        return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=like.device)
-
-    return StepInputs(
-        map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
-        torch.zeros(shape, dtype=torch.int64, device=like.device),
-        like.new_zeros(shape),
-        torch.zeros(shape, dtype=torch.bool, device=like.device),
-    )
-
-
 class WindowedQNetwork(QNetwork):
     """A Q-network that reads the last rows of an episode anew at every step."""
 
@@ -167,9 +152,20 @@ class WindowedQNetwork(QNetwork):
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
-        like = next(self.parameters())
-        filled = torch.zeros(batch_size, dtype=torch.int64, device=like.device)
-        return WindowState(empty_rows(self.observation_space, (batch_size, self.held_rows), like), filled)
+        like, space = next(self.parameters()), self.observation_space
+        shape, device = (batch_size, self.held_rows), like.device
+
+        def zeros(part: gymnasium.Space) -> Tensor:
+            dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
+            return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=device)
+
+        rows = StepInputs(
+            map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
+            torch.zeros(shape, dtype=torch.int64, device=device),
+            like.new_zeros(shape),
+            torch.zeros(shape, dtype=torch.bool, device=device),
+        )
+        return WindowState(rows, torch.zeros(batch_size, dtype=torch.int64, device=device))
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
         """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.

@@ -23,7 +23,6 @@ from dtqn.types import (
     TraceSpec,
     named_parts,
     observation_of,
-    step_inputs,
 )
 from replay import Field, SequenceBatch
 
@@ -159,7 +158,8 @@ class Schema:
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
         """The inputs of a network in sampled rows [B, T, ...]."""
-        return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
+        named = {name: self._tensor(rows[name]) for name in self.input_names}
+        return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
     def sequences(
         self, batch: SequenceBatch, importance_weights: np.ndarray, novel_share: float | None = None
