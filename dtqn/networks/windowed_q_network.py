@@ -122,7 +122,8 @@ class WindowedQNetwork(QNetwork):
         rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values
         come from a second window, the run's last K rows, without gradient.
         """
-        size, trace = self.context_length, {} if want_trace else None
+        size = self.context_length
+        trace: dict[str, Tensor] | None = {} if want_trace else None
         context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
         before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
         joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
