@@ -15,13 +15,14 @@ Both see the same rows, and take turns, chunk by chunk; figures are medians over
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks.timing import in_turns, median
-from replay import Field, SequenceLayout, SequenceReplay, replay_bytes
+from replay import Field, ProportionalSampler, SequenceLayout, SequenceReplay, replay_bytes
 
 CAPACITY, NUM_STREAMS, BATCH_SIZE, CHUNKS = 500_000, 32, 32, 9
 MEAN_EPISODE = 60
@@ -155,9 +156,8 @@ class Rows:
 
 def measure(seconds: float = 2.0) -> dict[str, Any]:
     """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the four rates."""
-    replay = SequenceReplay(
-        FIELDS, LAYOUT, CAPACITY, NUM_STREAMS, priority_exponent=0.9, importance_sampling_exponent=0.6
-    )
+    sampler = partial(ProportionalSampler, priority_exponent=0.9, importance_sampling_exponent=0.6)
+    replay = SequenceReplay(FIELDS, LAYOUT, CAPACITY, NUM_STREAMS, sampler)
     next_rows = Rows(seed=1)
     for _ in range(CAPACITY // NUM_STREAMS * 21 // 20):
         replay.append(next_rows())

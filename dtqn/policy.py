@@ -187,16 +187,15 @@ class Policy:
             if not isinstance(observation, dict) or observation.keys() != space.keys():
                 raise ValueError(f"observation must be a dict with the keys {', '.join(space)}")
             names = {key: f"observation {key}" for key in space}
-        rows = map_tree(self._part, names, observation, space)
+        rows = map_tree(
+            lambda n, x, part: self._rows(n, x, part.shape or (), part.dtype), names, observation, space
+        )
         try:
             self._check(rows)
         except TaskError as fault:  # here the caller's, who may have no batch
             where = f"copy {fault.copy}: " if self._batched else ""
             raise ValueError(f"{where}{fault.problem.removeprefix('its ')}") from None
         return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
-
-    def _part(self, name: str, value: Any, space: gymnasium.Space) -> np.ndarray:
-        return self._rows(name, value, space.shape or (), space.dtype)
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""

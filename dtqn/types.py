@@ -66,15 +66,6 @@ class TraceSpec:
     """The dtype to store it in; None: a float of `replay.trace_dtype`."""
 
 
-class RowFlags(NamedTuple):
-    """What holds for which rows of burn-in and learn block, bool."""
-
-    burn_in: Tensor
-    """[B, P]"""
-    learn: Tensor
-    """[B, R]"""
-
-
 class Sequences(NamedTuple):
     """A batch of sequences as the learner reads it: three blocks, each cropped to its longest real member.
 
@@ -101,14 +92,22 @@ class Sequences(NamedTuple):
     """[B] rows that get a TD error; the first ones of `learn`."""
     importance_weights: Tensor
     """[B] float"""
-    acted_greedily: RowFlags | None = None
-    """The action of a row was the actor's best; None where that is not known."""
-    novel: RowFlags | None = None
-    """The observation of a row was new to its episode; None: no row's was."""
+    burn_in_facts: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
+    """[B, P] each: what actors told of the rows beside inputs (`dtqn.acting.rows.FACTS`), if it is known."""
+    learn_facts: dict[str, Tensor] = {}  # noqa: RUF012
+    """[B, R] each."""
     novel_share: Tensor | None = None
     """[B] float, all alike: the share of recent steps that led to a new observation; None: nobody asks."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
+
+    def by_block(self, memory: Any, burn_in: Any, learn: Any, sequence: Any) -> Sequences:
+        """Each tensor by the function for the block that it lies in, or by `sequence` if it is [B]."""
+        of = dict.fromkeys(("trace", "trace_valid"), memory)
+        of |= dict.fromkeys(("burn_in", "burn_in_facts"), burn_in)
+        of |= dict.fromkeys(("learn", "learn_facts", "discount"), learn)
+        parts = zip(self._fields, self, strict=True)
+        return Sequences(*(map_tree(of.get(name, sequence), part) for name, part in parts))
 
 
 class FreshTrace(NamedTuple):
@@ -182,11 +181,6 @@ def observation_of(named: Any) -> Any:
 def first_rows(counts: Tensor, size: int) -> Tensor:
     """[B, size] bool: the first `counts` [B] rows of each sequence."""
     return torch.arange(size, device=counts.device) < counts[:, None]
-
-
-def step_inputs(named: Mapping[str, Any]) -> StepInputs:
-    """The inputs among named arrays, by their paths in `StepInputs`; other names are passed over."""
-    return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
 
 def reset_rows(state: State, initial: State, first: Tensor) -> State:

@@ -6,15 +6,19 @@ Five small nouns: `storage` (per-step rings), `accumulator` (a stream of rows ->
 
 from replay.accumulator import SequenceLayout
 from replay.buffer import Prefix, SampleInfo, SequenceBatch, SequenceReplay, replay_bytes
+from replay.samplers import ProportionalSampler, Sampler, UniformSampler
 from replay.storage import Field, Gathered
 
 __all__ = [
     "Field",
     "Gathered",
     "Prefix",
+    "ProportionalSampler",
     "SampleInfo",
+    "Sampler",
     "SequenceBatch",
     "SequenceLayout",
     "SequenceReplay",
+    "UniformSampler",
     "replay_bytes",
 ]

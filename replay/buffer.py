@@ -17,14 +17,14 @@ learn rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from replay.accumulator import Accumulator, Anchors, SequenceLayout
-from replay.samplers import ProportionalSampler, checked_priorities, sampler_bytes
+from replay.samplers import Sampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
@@ -114,10 +114,14 @@ class SequenceReplay:
         layout: SequenceLayout,
         capacity: int,
         num_streams: int,
-        priority_exponent: float,
-        importance_sampling_exponent: float,
+        sampler: Callable[[int], Sampler],
     ) -> None:
-        """`capacity` is in steps, over all streams; a ValueError says which argument cannot be."""
+        """A ValueError says which argument cannot be.
+
+        Args:
+            capacity: in steps, over all streams.
+            sampler: makes the sampler of so many slots.
+        """
         self.fields = checked_fields(fields)
         for name in _OWN_FIELDS:
             if name in self.fields:
@@ -140,7 +144,7 @@ class SequenceReplay:
         num_slots = self.steps_per_stream * num_streams
         self._rings = StepRings(self.fields | _OWN_FIELDS, num_slots)
         self._accumulator = Accumulator(layout, num_streams)
-        self._sampler = ProportionalSampler(num_slots, priority_exponent, importance_sampling_exponent)
+        self.sampler = sampler(num_slots)
         self._all_streams = np.arange(num_streams)
         self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
         self._memory_names = [name for name, field in self.fields.items() if field.window]
@@ -148,7 +152,7 @@ class SequenceReplay:
     @property
     def num_sequences(self) -> int:
         """Sequences that can be sampled."""
-        return self._sampler.num_sequences
+        return self.sampler.num_sequences
 
     @property
     def num_steps(self) -> int:
@@ -159,15 +163,6 @@ class SequenceReplay:
     def saturated(self) -> int:
         """Numbers so far that reached the end of float16, and are stored as that."""
         return self._rings.saturated
-
-    @property
-    def max_priority(self) -> float:
-        """Largest priority ever given (1 at first): what a new sequence starts with."""
-        return self._sampler.max_priority
-
-    def priority_statistics(self) -> dict[str, float]:
-        """`minimum`, `mean` and `maximum` raw priority of the sampleable sequences; reads them all."""
-        return self._sampler.priority_statistics()
 
     def append(self, rows: Mapping[str, npt.ArrayLike], streams: npt.ArrayLike | None = None) -> Ints:
         """Store one row for each of `streams` [n] (all of them, in order, by default).
@@ -212,7 +207,7 @@ class SequenceReplay:
 
     def ids(self) -> Ints:
         """[n] those of all sequences that can be sampled, stream by stream."""
-        return self._ids(*self._split(self._sampler.slots()))
+        return self._ids(*self._split(self.sampler.slots()))
 
     def streams_of(self, ids: npt.ArrayLike) -> Ints:
         """The stream that each sequence lies in."""
@@ -223,11 +218,11 @@ class SequenceReplay:
         """Let sequences `ids` [n], all different, be drawn no more. Those that are gone already may be among
         them."""
         slots, alive = self._find(np.asarray(ids, np.int64))
-        self._sampler.remove(slots[alive])
+        self.sampler.remove(slots[alive])
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> tuple[SequenceBatch, SampleInfo]:
-        """Draw a batch, with replacement, in proportion to priority ** priority_exponent."""
-        draw = self._sampler.sample(batch_size, generator)
+        """Draw a batch, with replacement, as the sampler does."""
+        draw = self.sampler.sample(batch_size, generator)
         ids = self._ids(*self._split(draw.slots))
         return self._batch(draw.slots), SampleInfo(ids, draw.importance_weights, draw.probabilities)
 
@@ -281,7 +276,7 @@ class SequenceReplay:
         given = np.asarray(ids, np.int64)
         checked = checked_priorities(priorities, len(given))
         slots, alive = self._find(given)
-        self._sampler.update(slots[alive], checked[alive])
+        self.sampler.update(slots[alive], checked[alive])
         return int(np.count_nonzero(alive))
 
     def write_back(
@@ -315,7 +310,7 @@ class SequenceReplay:
         """
         slots = self._found(ids)
         learn_rows = self._own(_LEARN_ROWS, slots)
-        run = self._run(*self._split(slots), learn_rows)
+        run = self._wrapped(*self._split(slots), _padded(learn_rows))
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return gathered, learn_rows, self._learned(learn_rows)
 
@@ -335,7 +330,7 @@ class SequenceReplay:
         slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
         learn_rows = self._own(_LEARN_ROWS, slots)
         row_counts = rows - starts + learn_rows
-        run = self._run(streams, starts % self.steps_per_stream, row_counts)[:, start:stop]
+        run = self._wrapped(streams, starts % self.steps_per_stream, _padded(row_counts))[:, start:stop]
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
         return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
 
@@ -353,7 +348,7 @@ class SequenceReplay:
             "num_streams": self.num_streams,
             "steps_per_stream": self.steps_per_stream,
             "accumulator": self._accumulator.get_state(),
-            "sampler": self._sampler.get_state(),
+            "sampler": self.sampler.get_state(),
             "saturated": self._rings.saturated,
             "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
         }
@@ -370,7 +365,7 @@ class SequenceReplay:
         num_rows = np.asarray(state["accumulator"]["num_rows"])
         self._rings.set_state(state["rows"], self._used_slots(num_rows))
         self._accumulator.set_state(state["accumulator"])
-        self._sampler.set_state(state["sampler"])
+        self.sampler.set_state(state["sampler"])
         self._rings.saturated = state.get("saturated", 0)
 
     # Rows that are overwritten, sequences that come and go.
@@ -388,20 +383,21 @@ class SequenceReplay:
         streams, rows = streams[full], new_rows[full]
         episode_step = self._rings.arrays[_EPISODE_STEP]
         at_reach = self._slots(streams, rows + self._reach)
-        lost = at_reach[(episode_step[at_reach] >= self._reach) & self._sampler.contains(at_reach)]
+        lost = at_reach[(episode_step[at_reach] >= self._reach) & self.sampler.contains(at_reach)]
         first = episode_step[self._slots(streams, rows)] == 0
         if first.any():
             steps = np.arange(self._reach)
             nearer = self._slots(streams[first, None], rows[first, None] + steps)
             # A row that many steps after the first one is of the same episode if its own number says so.
-            nearer = nearer[(episode_step[nearer] == steps) & self._sampler.contains(nearer)]
+            nearer = nearer[(episode_step[nearer] == steps) & self.sampler.contains(nearer)]
             lost = np.concatenate([lost, nearer])
-        self._sampler.remove(lost)
+        self.sampler.remove(lost)
 
     def _insert(self, anchors: Anchors) -> Ints:
         slots = self._slots(anchors.streams, anchors.rows)
         self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_rows
-        self._sampler.insert(slots)
+        if len(slots):
+            self.sampler.insert(slots, born=int(self._accumulator.num_rows.sum()))
         ids: Ints = anchors.rows * self.num_streams + anchors.streams
         return ids
 
@@ -430,7 +426,7 @@ class SequenceReplay:
         """Slots of `ids` [n], and which of them are the sampleable sequences that these ids name."""
         rows, streams = np.divmod(ids, self.num_streams)
         slots = self._slots(streams, rows)
-        return slots, self._is_stored(streams, rows) & self._sampler.contains(slots)
+        return slots, self._is_stored(streams, rows) & self.sampler.contains(slots)
 
     def _is_stored(self, streams: Ints, rows: Ints) -> Bools:
         """[n] whether these rows of the streams have come and are not overwritten yet."""
@@ -446,10 +442,6 @@ class SequenceReplay:
             wrong = given[~alive][0]
             raise ValueError(f"ids: {wrong} is no sampleable sequence; use ids that append has just returned")
         return slots
-
-    def _run(self, streams: Ints, positions: Ints, counts: Ints) -> Ints:
-        """[n, longest] slots of `counts` rows from `positions` on; then the last real one is repeated."""
-        return self._wrapped(streams, positions, _padded(counts))
 
     def _wrapped(self, streams: Ints, positions: Ints, offsets: Ints) -> Ints:
         """[n, T] slots `offsets` [n, T] rows after `positions` [n], round the ring's end; offsets < T."""

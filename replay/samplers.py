@@ -7,7 +7,7 @@ al., ICLR 2019) as settings. Shape legend: B batch, n sequences, S slots.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,50 +34,72 @@ def sampler_bytes(num_slots: int) -> int:
     return sum_tree_bytes(num_slots) + 4 * num_slots
 
 
-class ProportionalSampler:
-    """P(i) = p_i^alpha / sum_k p_k^alpha over the slots that hold a sampleable sequence.
+class Sampler(Protocol):
+    """Which of the sequences that can be sampled are drawn; the buffer knows no more of it than this.
 
-    alpha is `priority_exponent` (0 draws uniformly), beta is `importance_sampling_exponent` (0 makes every
-    weight 1).
+    A slot holds one sequence. `slots` [n] are distinct, free where sequences come and occupied elsewhere.
     """
 
-    def __init__(self, num_slots: int, priority_exponent: float, importance_sampling_exponent: float) -> None:
-        for name, value in (
-            ("priority_exponent", priority_exponent),
-            ("importance_sampling_exponent", importance_sampling_exponent),
-        ):
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"{name} is {value}; it must be in [0, 1]")
-        self.priority_exponent = float(priority_exponent)
-        self.importance_sampling_exponent = float(importance_sampling_exponent)
-        self.num_sequences = 0
-        self.max_priority = 1.0
-        """Largest priority ever given, 1 at first: what a new sequence starts with."""
+    num_sequences: int
+    max_priority: float
+    """Largest priority ever given, 1 at first: what a new sequence starts with."""
+
+    def contains(self, slots: Ints) -> Bools:
+        """True where a slot, of any, holds a sampleable sequence."""
+
+    def insert(self, slots: Ints, born: int) -> None:
+        """Make new sequences sampleable; `born` rows have come to replay by now, which tells their age."""
+
+    def remove(self, slots: Ints) -> None:
+        """Take sequences out of the draw."""
+
+    def update(self, slots: Ints, priorities: npt.NDArray[np.float32]) -> None:
+        """Give sequences priorities that `checked_priorities` has passed; of equal slots the last counts."""
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> Draw:
+        """Draw sequences, with replacement; a ValueError where there are none."""
+
+    def slots(self) -> Ints:
+        """[n] those of all sampleable sequences, ascending."""
+
+    def priority_statistics(self) -> dict[str, float]:
+        """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""
+
+    def get_state(self) -> dict[str, Any]:
+        """The sampleable sequences only."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `get_state`."""
+
+
+class UniformSampler(Sampler):
+    """Every sequence alike; and what samplers with other masses in the tree have in common with this."""
+
+    def __init__(self, num_slots: int) -> None:
+        self.num_sequences, self.max_priority = 0, 1.0
         self._tree = SumTree(num_slots)
         self._priorities = np.zeros(num_slots, np.float32)
 
     def contains(self, slots: Ints) -> Bools:
-        """True where a slot holds a sampleable sequence."""
         return self._tree.leaves[slots] > 0.0
 
-    def insert(self, slots: Ints) -> None:
-        """Make new sequences sampleable, with the running maximum priority; `slots` [n] distinct and free."""
+    def insert(self, slots: Ints, born: int) -> None:
         if len(slots):
             self._priorities[slots] = self.max_priority
-            self._tree.set(slots, self.max_priority**self.priority_exponent)
+            self._tree.set(slots, self._first_mass(born))
             self.num_sequences += len(slots)
 
+    def _first_mass(self, born: int) -> float:
+        return 1.0
+
     def remove(self, slots: Ints) -> None:
-        """Take sequences out of the draw; `slots` [n] distinct and occupied."""
         if len(slots):
             self._tree.set(slots, 0.0)
             self.num_sequences -= len(slots)
 
     def update(self, slots: Ints, priorities: npt.NDArray[np.float32]) -> None:
-        """Give sequences priorities that `checked_priorities` has passed; `slots` [n] occupied."""
         if len(slots):
             self._priorities[slots] = priorities
-            self._tree.set(slots, priorities.astype(np.float64) ** self.priority_exponent)
             self.max_priority = max(self.max_priority, float(priorities.max()))
 
     def sample(self, batch_size: int, generator: np.random.Generator) -> Draw:
@@ -85,30 +107,20 @@ class ProportionalSampler:
         total = self._tree.total
         slots = self._tree.find(_mass(batch_size, generator, total))
         probabilities = self._tree.leaves[slots] / total
-        # N cancels in the quotient by the batch's largest; the papers state it like this.
-        weights = (self.num_sequences * probabilities) ** -self.importance_sampling_exponent
-        return Draw(slots, probabilities, (weights / weights.max()).astype(np.float32))
+        return Draw(slots, probabilities, self._weights(probabilities))
+
+    def _weights(self, probabilities: Floats) -> npt.NDArray[np.float32]:
+        return np.ones(len(probabilities), np.float32)
 
     def priority_statistics(self) -> dict[str, float]:
-        """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""
-        priorities = self._priorities[self.slots()].astype(np.float64)
-        if not len(priorities):
-            return {"minimum": 0.0, "mean": 0.0, "maximum": 0.0}
-        return {
-            "minimum": float(priorities.min()),
-            "mean": float(priorities.mean()),
-            "maximum": float(priorities.max()),
-        }
+        known = self._priorities[self.slots()].astype(np.float64) if self.num_sequences else np.zeros(1)
+        return {"minimum": float(known.min()), "mean": float(known.mean()), "maximum": float(known.max())}
 
     def slots(self) -> Ints:
-        """[n] those of all sampleable sequences, ascending."""
         return np.flatnonzero(self._tree.leaves)
 
     def get_state(self) -> dict[str, Any]:
-        """The sampleable sequences only.
-
-        Leaves are saved as they are: a power need not be the same bit for bit on the machine that resumes.
-        """
+        # Leaves as they are: a power need not be the same bit for bit on the machine that resumes.
         slots = self.slots()
         return {
             "slots": slots,
@@ -118,7 +130,6 @@ class ProportionalSampler:
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `get_state`."""
         slots: Array = np.asarray(state["slots"])
         self._tree.leaves[:] = 0.0
         self._tree.leaves[slots] = state["leaves"]
@@ -127,6 +138,36 @@ class ProportionalSampler:
         self._priorities[slots] = state["priorities"]
         self.num_sequences = len(slots)
         self.max_priority = float(state["max_priority"])
+
+
+class ProportionalSampler(UniformSampler):
+    """P(i) = p_i^alpha / sum_k p_k^alpha over the slots that hold a sampleable sequence.
+
+    alpha is `priority_exponent`, beta is `importance_sampling_exponent` (0 makes every weight 1).
+    """
+
+    def __init__(self, num_slots: int, priority_exponent: float, importance_sampling_exponent: float) -> None:
+        super().__init__(num_slots)
+        for name, value in (
+            ("priority_exponent", priority_exponent),
+            ("importance_sampling_exponent", importance_sampling_exponent),
+        ):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}; it must be in [0, 1]")
+        self._alpha, self._beta = float(priority_exponent), float(importance_sampling_exponent)
+
+    def _first_mass(self, born: int) -> float:
+        return self.max_priority**self._alpha
+
+    def update(self, slots: Ints, priorities: npt.NDArray[np.float32]) -> None:
+        super().update(slots, priorities)
+        if len(slots):
+            self._tree.set(slots, priorities.astype(np.float64) ** self._alpha)
+
+    def _weights(self, probabilities: Floats) -> npt.NDArray[np.float32]:
+        # N cancels in the quotient by the batch's largest; the papers state it like this.
+        weights = (self.num_sequences * probabilities) ** -self._beta
+        return (weights / weights.max()).astype(np.float32)
 
 
 def _mass(batch_size: int, generator: np.random.Generator, total: float) -> Floats:

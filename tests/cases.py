@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from dtqn import networks
+from dtqn.choices.cores import CORES
+from dtqn.settings import layers
 from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
 from dtqn.settings.layers import fitted, merge, nested
 from dtqn.types import StepInputs
@@ -25,6 +27,14 @@ SMALL: dict[str, Any] = {
     "width": 8, "num_layers": 2, "num_heads": 2, "mlp_width": 12, "memory_length": 5, "head_width": 6,
     "embedding_width": 3, "context_length": 5,
 }  # fmt: skip
+PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
+"""The suite's agents."""
+REGISTERED: dict[str, dict[str, Any]] = {
+    name: {"core": name}
+    for name, core in CORES.by_name.items()
+    if not core.is_windowed  # type: ignore[attr-defined]
+}
+"""Every core of the suite that carries a state, as it is by default."""
 CASES: dict[str, dict[str, Any]] = {
     "gru": {"space": "multi_discrete"},
     "gru-post-nothing_before": {"norm": "post", "use_prev_action": False, "space": "discrete"},

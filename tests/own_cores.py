@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from dtqn.networks.stack import RecurrentStack
 from dtqn.settings.config import NetworkConfig
 from dtqn.types import TraceSpec
 
@@ -68,3 +69,36 @@ class Averages(nn.Module):
             features = torch.cat([features[:, 1:], feature.detach()[:, None]], dim=1)
         output = torch.stack(made, dim=1)
         return output, AveragesState(outputs, features), AveragesTrace(output.detach(), x.detach())
+
+
+class RowsAndMatrix(NamedTuple):
+    """What a Mamba-2 carries: the rows that its convolution reads again, and a matrix."""
+
+    rows: Any
+    matrix: Any
+
+
+class ConvolvedLayer(nn.Module):
+    """S_t = 0.9 S_{t-1} + k_t x_t^T, y_t = W S_t^T k_t, with k_t the tanh of a mix of x_{t-3}..x_t."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix, self.out = nn.Linear(4, 1), nn.Linear(width, width)
+
+    def forward(
+        self, x: Tensor, want_trace: bool, rows: Tensor, matrix: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """x [B, T, D], rows [B, 3, D], matrix [B, D, D]"""
+        windows = torch.cat([rows, x], dim=1).unfold(1, 4, 1)
+        keys, matrices = torch.tanh(self.mix(windows)), []
+        for key, value in zip(keys.unbind(1), x.unbind(1), strict=True):
+            matrix = 0.9 * matrix + key * value[:, None]
+            matrices.append(matrix)
+        held = torch.stack(matrices, dim=1)
+        y = self.out((held.mT @ keys).squeeze(-1))
+        return y, (windows[..., 1:].transpose(2, 3), held) if want_trace else None
+
+
+def make_convolved(config: NetworkConfig) -> RecurrentStack:
+    shapes = RowsAndMatrix((3, config.width), (config.width, config.width))
+    return RecurrentStack([ConvolvedLayer(config.width) for _ in range(2)], shapes)

@@ -17,12 +17,12 @@ from dtqn.settings.config import NetworkConfig
 from dtqn.testing import ContractError, check_core, check_encoder
 from dtqn.types import StepInputs, TraceSpec
 from tests import cases
-from tests.cases import CASES, SPACES, network_config
-from tests.own_cores import Averages
+from tests.cases import CASES, REGISTERED, SPACES, network_config
+from tests.own_cores import Averages, make_convolved
 
 CORES: dict[str, dict[str, Any]] = {
-    **{name: {key: value for key, value in case.items() if key != "space"} for name, case in CASES.items()},
-    **{core: {"core": core} for core in ("coberl", "lstm", "gru", "mingru", "lru", "deltanet", "none")},
+    **{f"case {name}": {k: v for k, v in case.items() if k != "space"} for name, case in CASES.items()},
+    **REGISTERED,
     "skips": {"core": "lstm", "skip_connections": True, "core.initial_weights": "chrono"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }
@@ -39,6 +39,10 @@ def test_the_suites_cores_pass(name: str) -> None:
 
 def test_a_core_with_two_windows_passes() -> None:
     check_core(Averages, small())
+
+
+def test_a_core_whose_fields_have_shapes_of_their_own_passes() -> None:
+    check_core(make_convolved, small())
 
 
 ENCODERS: dict[str, dict[str, Any]] = {

@@ -13,6 +13,9 @@ from dtqn.types import NonFiniteError, StepInputs, map_tree
 
 Leaf = TypeVar("Leaf")
 
+FACTS = {"novel": np.dtype(np.bool_), "q_max": np.dtype(np.float32), "q_taken": np.dtype(np.float32)}
+"""The fields of `Rows` that the learner reads and no network does, and the dtype that each is stored in."""
+
 
 class Rows(NamedTuple, Generic[Leaf]):
     """One row of each copy as it arrives, and what the actor adds to it: arrays [N, ...].

@@ -46,7 +46,7 @@ class Core(Member):
 
     @property
     def auxiliary_loss(self) -> str | None:
-        """The function that makes the loss that `learner.auxiliary_weight` weighs, `module:name`."""
+        """The loss that `learner.auxiliary_weight` weighs, `module:name`; a class where it has parameters."""
         return None
 
     def width_misfit(self, width: int) -> str | None:
@@ -150,8 +150,8 @@ class GTrXL(_Relative):
     @property
     def auxiliary_loss(self) -> str | None:
         if self.adaptive_span:
-            return "dtqn.networks.auxiliary:make_span_penalty"
-        return "dtqn.networks.auxiliary:make_reconstruction_loss" if self.compressed_slots else None
+            return "dtqn.networks.auxiliary:span_penalty"
+        return "dtqn.networks.auxiliary:reconstruction_loss" if self.compressed_slots else None
 
 
 class CoBERL(_Relative, _Chrono):
@@ -166,7 +166,7 @@ class CoBERL(_Relative, _Chrono):
 
     @property
     def auxiliary_loss(self) -> str | None:
-        return "dtqn.networks.auxiliary:make_contrastive_loss"
+        return "dtqn.networks.auxiliary:ContrastiveLoss"
 
 
 class DTQN(_Transformer):

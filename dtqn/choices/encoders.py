@@ -42,7 +42,7 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures):
     """Embeddings, numbers and pictures, joined."""
 
     name: str = "default"
-    made_by = "dtqn.networks.encoders:make_encoder"
+    made_by = "dtqn.networks.encoders:StepEncoder"
 
     num_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
@@ -52,7 +52,7 @@ class DTQNEncoder(_Embedding):
     """The map and the initial values of DTQN's public code."""
 
     name: str = "dtqn"
-    made_by = "dtqn.networks.dtqn_encoder:make_encoder"
+    made_by = "dtqn.networks.dtqn_encoder:DTQNEncoder"
     initialised_by = "dtqn.networks.dtqn_encoder:initialise_as_dtqn"
     rules_of_run = (
         misfit(
@@ -67,7 +67,7 @@ class PartsEncoder(_Rewarded, _Pictures):
     """The parts of the observation, to which the core attends by its state before the step (DARQN)."""
 
     name: str = "parts"
-    made_by = "dtqn.networks.darqn:make_encoder"
+    made_by = "dtqn.networks.darqn:PartsEncoder"
     gives_parts = True
     rules_of_run = (
         misfit(

@@ -80,14 +80,14 @@ class NStep(Returns):
     """An n-step return."""
 
     name: str = "n_step"
-    made_by = "dtqn.learning.returns:no_trace"
+    made_by = "dtqn.learning.returns:NStep"
 
 
 class Peng(Returns):
     """Peng's Q(lambda), which goes on at every action."""
 
     name: str = "peng"
-    made_by = "dtqn.learning.returns:peng_trace"
+    made_by = "dtqn.learning.returns:Peng"
 
     q_lambda: float = Field(0.9, ge=0, le=1)
     """lambda: 0 is the one-step return, 1 the whole rest of the sequence."""
@@ -97,7 +97,7 @@ class Watkins(Peng):
     """Watkins' Q(lambda), which is cut at exploring actions."""
 
     name: str = "watkins"
-    made_by = "dtqn.learning.returns:watkins_trace"
+    made_by = "dtqn.learning.returns:Watkins"
 
     tolerance: float = Field(0.0, ge=0)
     """kappa: a trace goes on where Q is as good as the greedy one to this share of the largest."""

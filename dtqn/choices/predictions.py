@@ -18,14 +18,14 @@ class Expectation(Prediction):
     """Its mean."""
 
     name: str = "none"
-    made_by = "dtqn.learning.predictions:make_expectation"
+    made_by = "dtqn.learning.predictions:Expectation"
 
 
 class Categorical(Prediction):
     """Probabilities of atoms (C51)."""
 
     name: str = "categorical"
-    made_by = "dtqn.learning.predictions:make_categorical"
+    made_by = "dtqn.learning.predictions:Categorical"
     rules_of_group = (
         misfit(
             lambda c: c.v_min >= c.v_max,

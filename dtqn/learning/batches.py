@@ -1,10 +1,9 @@
 """Batches: the rows that are learned, their bootstrap values, and the split of a batch into parts.
 
-A `Reading` tells a learner which rows of each sequence to learn and which passes of the two networks give the
-values of an update. This suite's agents learn the rows after the burn-in and bootstrap from the same pass.
-DTQN's public code learns a whole window and bootstraps from the next one. Given the K rows up to step t and
-the row after it, r_0 .. r_K, the Q-values of the steps come from the window r_0 .. r_{K-1} and the bootstrap
-values from the window r_1 .. r_K, which lacks row r_0.
+This suite's agents learn the rows after the burn-in and bootstrap from the same pass (`same_rows`). DTQN's
+public code learns a whole window (`whole_sequence`) and bootstraps from the next one (`next_window`). Given
+the K rows up to step t and the row after it, r_0 .. r_K, the Q-values of the steps come from the window
+r_0 .. r_{K-1} and the bootstrap values from the window r_1 .. r_K, which lacks row r_0.
 
 Where a learner has several threads, a batch is split into the shorter and the longer sequences, and its
 gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
@@ -15,7 +14,6 @@ Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -25,7 +23,7 @@ from torch.nn import functional as F
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import FreshTrace, QOutput, RowFlags, Sequences, map_tree
+from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
 
 # How a batch is read.
 
@@ -43,20 +41,6 @@ class Outputs(NamedTuple):
     """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
 
 
-class Reading(NamedTuple):
-    """How a learner reads a batch from replay."""
-
-    learned: Callable[[Sequences], Sequences]
-    """A batch -> the same with its learned rows in the learn block: `learn_block` or `whole_sequence`."""
-    passes: Callable[[QNetwork, QNetwork, Sequences, bool], Outputs]
-    """`same_rows` or `next_window`: runs the online and the target network on a batch."""
-
-
-def learn_block(batch: Sequences) -> Sequences:
-    """The batch as it is: burn-in rows are not learned."""
-    return batch
-
-
 def whole_sequence(batch: Sequences) -> Sequences:
     """`batch` with its burn-in rows put before the learn block, to be learned as well."""
     burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
@@ -69,20 +53,17 @@ def whole_sequence(batch: Sequences) -> Sequences:
     def joined(burn_in: Tensor, learn: Tensor) -> Tensor:
         return torch.cat([burn_in, learn], dim=1)[rows, index]
 
-    def joined_flags(flags: RowFlags | None) -> RowFlags | None:
-        return None if flags is None else RowFlags(flags.burn_in[:, :0], joined(*flags))
-
     # No row before the anchor terminates.
     discount = F.pad(batch.discount, (burned, 0), value=1.0)[rows, index]
     return batch._replace(
         burn_in=map_tree(lambda x: x[:, :0], batch.burn_in),
+        burn_in_facts={},
         burn_in_rows=torch.zeros_like(batch.burn_in_rows),
         learn=map_tree(joined, batch.burn_in, batch.learn),
+        learn_facts=map_tree(joined, batch.burn_in_facts, batch.learn_facts),
         discount=discount,
         learn_rows=learn_rows,
         learned_steps=batch.burn_in_rows + batch.learned_steps,
-        acted_greedily=joined_flags(batch.acted_greedily),
-        novel=joined_flags(batch.novel),
     )
 
 
@@ -132,8 +113,6 @@ def without_first_row(batch: Sequences) -> Sequences:
         discount=batch.discount[:, 1:],
         learn_rows=batch.learn_rows - 1,
         learned_steps=batch.learned_steps - 1,
-        acted_greedily=None,
-        novel=None,
     )
 
 
@@ -162,27 +141,13 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
     """Some members [n] of a batch, every block cropped to the longest of them."""
     if len(members) == len(batch.learn_rows):
         return batch
-    valid = batch.trace_valid[members]
-    burn_in_rows, learn_rows = batch.burn_in_rows[members], batch.learn_rows[members]
-    memory, burned, rows = int(valid.sum(dim=1).max()), int(burn_in_rows.max()), int(learn_rows.max())
-
-    def flags(of_rows: RowFlags | None) -> RowFlags | None:
-        return of_rows and RowFlags(of_rows.burn_in[members, :burned], of_rows.learn[members, :rows])
-
-    return Sequences(
-        trace={name: x[members, max(0, x.shape[1] - memory) :] for name, x in batch.trace.items()},
-        trace_valid=valid[:, valid.shape[1] - memory :],
-        episode_step=batch.episode_step[members],
-        burn_in=map_tree(lambda x: x[members, :burned], batch.burn_in),
-        burn_in_rows=burn_in_rows,
-        learn=map_tree(lambda x: x[members, :rows], batch.learn),
-        discount=batch.discount[members, :rows],
-        learn_rows=learn_rows,
-        learned_steps=batch.learned_steps[members],
-        importance_weights=batch.importance_weights[members],
-        acted_greedily=flags(batch.acted_greedily),
-        novel=flags(batch.novel),
-        novel_share=None if batch.novel_share is None else batch.novel_share[members],
+    memory = int(batch.trace_valid[members].sum(dim=1).max())
+    burned, rows = int(batch.burn_in_rows[members].max()), int(batch.learn_rows[members].max())
+    return batch.by_block(
+        memory=lambda x: x[members, max(0, x.shape[1] - memory) :],
+        burn_in=lambda x: x[members, :burned],
+        learn=lambda x: x[members, :rows],
+        sequence=lambda x: x[members],
     )
 
 

@@ -24,7 +24,16 @@ from dtqn.choices.learner import Hard, Soft
 from dtqn.graphs import Captured
 from dtqn.learning import losses
 from dtqn.learning.adam import Adam, Flat
-from dtqn.learning.batches import Reading, TraceBlock, join, join_traces, split, take
+from dtqn.learning.batches import (
+    TraceBlock,
+    join,
+    join_traces,
+    next_window,
+    same_rows,
+    split,
+    take,
+    whole_sequence,
+)
 from dtqn.learning.objective import Objective
 from dtqn.learning.predictions import StepErrors
 from dtqn.networks.q_network import QNetwork
@@ -86,7 +95,7 @@ class Learner:
         network: QNetwork,
         *,
         config: LearnerConfig,
-        reading: Reading,
+        learn_burn_in: bool,
         want_trace: bool,
         threads: int,
         seed: int,
@@ -95,14 +104,15 @@ class Learner:
         """
         Args:
             network: the online network; its parameters are trained in place.
-            reading: what of a batch is learned, and the passes that its values come from.
+            learn_burn_in: learn the rows of the burn-in as well.
             want_trace: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
             seed: of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
                 it is.
         """
-        self.config, self.reading = config, reading
+        self.config, self._learn_burn_in = config, learn_burn_in
+        self._passes = next_window if config.next_window else same_rows
         self._auxiliary = network.auxiliary if config.auxiliary_weight else None
         self._seed = seed
         self._threads = threads
@@ -146,10 +156,14 @@ class Learner:
         for rounded in self._rounded:
             rounded.refresh()
 
+    def learned(self, batch: Sequences) -> Sequences:
+        """The batch with the rows that are learned in its learn block."""
+        return whole_sequence(batch) if self._learn_burn_in else batch
+
     def _errors(self, batch: Sequences) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         online, target = self._runs[0], self._runs[-1]
-        passes = self.reading.passes(online, target, batch, self._want_trace)
+        passes = self._passes(online, target, batch, self._want_trace)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
             recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
@@ -186,8 +200,9 @@ class Learner:
         Where loss or gradient are not finite, parameters, moments and target stay as they are.
         """
         self._refresh()
-        batch = self.reading.learned(batch)
-        members = self._parts(batch)
+        batch = self.learned(batch)
+        whole = torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)
+        members = [whole] if self._threads == 1 else split(batch)
         num_learned = batch.learned_steps.sum()
 
         def of_part(part: Tensor) -> _Part:
@@ -215,12 +230,6 @@ class Learner:
         self._average_target(finite)
         numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
         return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
-
-    def _parts(self, batch: Sequences) -> list[Tensor]:
-        """The members [n] of each part of the batch."""
-        if self._threads == 1:
-            return [torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)]
-        return split(batch)
 
     @torch.enable_grad()
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:

@@ -12,13 +12,14 @@ Legend: B sequences, R rows of the learn block, A actions.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from dtqn.choices.learner import Munchausen
 from dtqn.learning import returns
-from dtqn.learning.predictions import Following, StepErrors, Values
+from dtqn.learning.predictions import StepErrors, Values
 from dtqn.networks.heads import Prediction
 from dtqn.settings.config import LearnerConfig
 from dtqn.settings.named_code import found
@@ -30,18 +31,15 @@ class Objective:
 
     def __init__(self, config: LearnerConfig, prediction: Prediction) -> None:
         """`prediction` is what the network's head makes of its last layer."""
-        self.config = config
-        self.transform = returns.value_transform(config.value_rescaling)
-        self._continuation: returns.Continuation = found(config.returns.made_by)
-        self._prediction = prediction
+        self.config, self._prediction = config, prediction
+        self._return: type[returns.Return] = found(config.returns.made_by)
 
     def errors(self, batch: Sequences, online: QOutput, target: QOutput, chooser: QOutput) -> StepErrors:
         """The gradient is in `online`; with `double_q` it is `chooser` that chooses the actions."""
-        config, action = self.config, batch.learn.prev_action[:, 1:].long()
+        config, action, facts = self.config, batch.learn.prev_action[:, 1:].long(), batch.learn_facts
         with torch.no_grad():
             selector = (chooser if config.double_q else target).q
-            novel = None if batch.novel is None else batch.novel.learn
-            reward = self._reward(batch.learn.reward, novel, batch.novel_share)
+            reward = self._reward(batch.learn.reward, facts.get("novel"), batch.novel_share)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             if isinstance(config.bootstrap, Munchausen):
                 alpha, tau = config.bootstrap.alpha, config.bootstrap.temperature
@@ -50,37 +48,28 @@ class Objective:
                 value = functools.partial(returns.soft_value, log_policy=log_policy, temperature=tau)
 
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
-            following = self._following(
-                reward, batch.discount, batch.learn_rows, selector.amax(dim=-1), taken
+            steps = returns.Steps(
+                reward, batch.discount, batch.learn_rows, selector.amax(dim=-1), taken, facts
             )
+            following = self._return(config, steps)
             regressed_on = self._prediction.target(target, value, following)
         mask = first_rows(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
         errors = self._prediction.errors(at_steps, action, regressed_on, mask)
-        if following.continuation is None:
-            return errors
-        acted_greedily = batch.acted_greedily and batch.acted_greedily.learn
-        traces = returns.traces(following.continuation, batch.learn_rows, mask, acted_greedily)
-        return errors._replace(traces=traces)
+        return errors._replace(traces=following.traces(mask))
 
     def first_td_errors(
-        self,
-        reward: Tensor,
-        discount: Tensor,
-        novel: Tensor,
-        novel_share: Tensor | None,
-        q_max: Tensor,
-        q_taken: Tensor,
-        learn_rows: Tensor,
+        self, told: Mapping[str, Tensor], novel_share: Tensor | None, learn_rows: Tensor
     ) -> Tensor:
-        """TD errors [B, R - 1] from what the actor saw, its largest Q and that of its action, [B, R] each.
+        """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each.
 
         They leave out the policy of Munchausen's target, which needs all actions. `novel_share` [B] is that
         of `Sequences`.
         """
-        reward = self._reward(reward, novel, novel_share)
-        following = self._following(reward, discount, learn_rows, q_max, q_taken)
-        return following.targets(q_max) - q_taken[:, :-1]
+        reward = self._reward(told["reward"], told["novel"], novel_share)
+        q_max, q_taken = told["q_max"], told["q_taken"]
+        steps = returns.Steps(reward, told["discount"], learn_rows, q_max, q_taken, told)
+        return self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
 
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
         """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere.
@@ -96,13 +85,3 @@ class Objective:
             assert share is not None
             return scaled + weight * (is_novel - share[:, None].to(scaled.dtype))
         return scaled + weight * is_novel - cost
-
-    def _following(
-        self, reward: Tensor, discount: Tensor, learn_rows: Tensor, q_max: Tensor, q_taken: Tensor
-    ) -> Following:
-        """By the Q-values of the best action and of a_t, [B, R] each, that say where a trace goes on."""
-        config = self.config
-        continuation = self._continuation(config.returns, q_max, q_taken, learn_rows)
-        return Following(
-            reward, discount, learn_rows, continuation, config.n_step, config.gamma, self.transform
-        )

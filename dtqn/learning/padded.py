@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dtqn.types import RowFlags, Sequences, map_tree
+from dtqn.types import Sequences, map_tree
 
 
 class BlockSizes(NamedTuple):
@@ -56,33 +56,12 @@ class Padded:
         def repeated(count: int) -> Any:
             return lambda x: x[:, :1].repeat(1, count, *[1] * (x.dim() - 2))
 
-        def flags(of_rows: RowFlags | None) -> RowFlags | None:
-            return of_rows and RowFlags(*(repeated(count)(of_rows.learn) for count in (burn_in, learn)))
-
-        return batch._replace(
-            trace={name: x.new_zeros(_with(x, memory)) for name, x in batch.trace.items()},
-            trace_valid=batch.trace_valid.new_zeros(_with(batch.trace_valid, memory)),
-            burn_in=map_tree(repeated(burn_in), batch.learn),
-            learn=map_tree(repeated(learn), batch.learn),
-            discount=repeated(learn)(batch.discount),
-            acted_greedily=flags(batch.acted_greedily),
-            novel=flags(batch.novel),
-            **{name: map_tree(Tensor.clone, getattr(batch, name)) for name in _BY_SEQUENCE},
+        return batch._replace(burn_in=batch.learn, burn_in_facts=batch.learn_facts).by_block(
+            memory=lambda x: x.new_zeros((x.shape[0], memory, *x.shape[2:])),
+            burn_in=repeated(burn_in),
+            learn=repeated(learn),
+            sequence=Tensor.clone,
         )
-
-
-_BY_SEQUENCE = (
-    "episode_step",
-    "burn_in_rows",
-    "learn_rows",
-    "learned_steps",
-    "importance_weights",
-    "novel_share",
-)
-
-
-def _with(x: Tensor, rows: int) -> tuple[int, ...]:
-    return (x.shape[0], rows, *x.shape[2:])
 
 
 def _first(to: Tensor, x: Tensor) -> None:

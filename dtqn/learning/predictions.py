@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dtqn.choices import predictions as settings
 from dtqn.learning import losses, returns
 from dtqn.types import QOutput
 
@@ -42,50 +41,6 @@ Values = Callable[[Tensor], Tensor]
 """Values of all actions [B, R, A] or [B, R, A, Z] -> the policy's, [B, R] or [B, R, Z]."""
 
 
-class Following(NamedTuple):
-    """The rows after each step, and how targets are made of them and of bootstrap values."""
-
-    reward: Tensor
-    """[B, R], scaled"""
-    discount: Tensor
-    """[B, R]"""
-    learn_rows: Tensor
-    """[B] real rows."""
-    continuation: Tensor | None
-    """[B, R] c_t of Q(lambda); None: n-step returns."""
-    n_step: int
-    gamma: float
-    transform: returns.ValueTransform
-
-    def targets(self, values: Tensor) -> Tensor:
-        """Bootstrap values [B, R] -> [B, R - 1]."""
-        if self.continuation is None:
-            return self._n_step_targets(values, self.n_step)
-        return returns.lambda_targets(
-            self.reward,
-            self.discount,
-            values,
-            self.continuation,
-            self.learn_rows,
-            self.gamma,
-            self.transform,
-        )
-
-    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
-        """Bootstrap distributions [B, R, Z] on atoms [Z] -> those of the targets [B, R - 1, Z]."""
-        n = self.n_step if self.continuation is None else 1
-        moved = self._n_step_targets(atoms.expand_as(probabilities), n)
-        if self.continuation is not None:
-            return losses.project_lambda(moved, probabilities, self.continuation, self.learn_rows, atoms)
-        rows = returns.bootstrap_rows(self.learn_rows, moved.shape[1], n)
-        return losses.project(moved, returns.at_rows(probabilities, rows), atoms)
-
-    def _n_step_targets(self, values: Tensor, n: int) -> Tensor:
-        return returns.n_step_targets(
-            self.reward, self.discount, values, self.learn_rows, n, self.gamma, self.transform
-        )
-
-
 class Expectation(nn.Module):
     """The expected return; the loss of the TD error is half its square."""
 
@@ -94,7 +49,7 @@ class Expectation(nn.Module):
     def forward(self, numbers: Tensor) -> QOutput:
         return QOutput(numbers.squeeze(-1))
 
-    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+    def target(self, output: QOutput, value: Values, following: returns.Return) -> Tensor:
         return following.targets(value(output.q))
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
@@ -125,7 +80,7 @@ class Categorical(nn.Module):
         atoms = self.atoms.to(numbers.dtype)
         return QOutput((log_probabilities.exp() * atoms).sum(dim=-1), log_probabilities)
 
-    def target(self, output: QOutput, value: Values, following: Following) -> Tensor:
+    def target(self, output: QOutput, value: Values, following: returns.Return) -> Tensor:
         probabilities = value(_distribution(output)).exp()
         return following.distributions(probabilities, self.atoms.to(probabilities.dtype))
 
@@ -141,11 +96,3 @@ class Categorical(nn.Module):
 def _distribution(output: QOutput) -> Tensor:
     assert output.distribution is not None
     return output.distribution
-
-
-def make_expectation(config: settings.Expectation) -> Expectation:
-    return Expectation()
-
-
-def make_categorical(config: settings.Categorical) -> Categorical:
-    return Categorical(config.num_atoms, config.v_min, config.v_max)

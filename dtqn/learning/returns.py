@@ -8,13 +8,16 @@ gives a bootstrap value and is never learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from dtqn.choices.learner import NStep, Peng, Watkins
+from dtqn.choices import learner as choices
+from dtqn.learning import losses
+from dtqn.settings.config import LearnerConfig
 from dtqn.types import first_rows
 
 
@@ -51,25 +54,6 @@ SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
 def value_transform(value_rescaling: bool) -> ValueTransform:
     """That of a learner with this setting."""
     return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
-
-
-# Where a return goes on: c_t [B, R] by the settings of `learner.returns`, None for n-step returns.
-
-Continuation: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor | None]
-"""(the return's settings, max_a Q(s_t, a) [B, R], Q(s_t, a_t) [B, R], real rows [B]) -> c_t."""
-
-
-def no_trace(settings: NStep, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> None:
-    """An n-step return goes on for n steps, whatever the actions."""
-
-
-def peng_trace(settings: Peng, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
-    return torch.full_like(q_max, settings.q_lambda)
-
-
-def watkins_trace(settings: Watkins, q_max: Tensor, q_taken: Tensor, learn_rows: Tensor) -> Tensor:
-    near = near_greedy(q_max, q_taken, learn_rows, settings.tolerance)
-    return torch.where(near, torch.full_like(q_max, settings.q_lambda), 0.0)
 
 
 # The value that a row is bootstrapped with.
@@ -264,3 +248,94 @@ def _backwards(added: Tensor, kept: Tensor) -> Tensor:
     for add, keep, now in reversed(list(columns)):
         later = torch.addcmul(add, keep, later, out=now)
     return x
+
+
+# The returns that `learner.returns` names.
+
+
+class Steps(NamedTuple):
+    """What a return is made of, beside bootstrap values."""
+
+    reward: Tensor
+    """[B, R], scaled"""
+    discount: Tensor
+    """[B, R]"""
+    learn_rows: Tensor
+    """[B] real rows."""
+    q_max: Tensor
+    """[B, R] max_a Q(s_t, a)"""
+    q_taken: Tensor
+    """[B, R] Q(s_t, a_t)"""
+    facts: Mapping[str, Tensor]
+    """[B, R] each: `Sequences.learn_facts`."""
+
+
+class Return(ABC):
+    """How targets are made of the rows after each step."""
+
+    def __init__(self, config: LearnerConfig, steps: Steps) -> None:
+        self.config, self.steps = config, steps
+        self.transform = value_transform(config.value_rescaling)
+
+    @abstractmethod
+    def targets(self, values: Tensor) -> Tensor:
+        """Bootstrap values [B, R] -> [B, R - 1]."""
+
+    @abstractmethod
+    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
+        """Bootstrap distributions [B, R, Z] on atoms [Z] -> those of the targets [B, R - 1, Z]."""
+
+    def traces(self, mask: Tensor) -> Traces | None:
+        """How far it looks ahead from the learned steps, `mask` [B, R - 1]; None: as far from each."""
+        return None
+
+    def _n_step(self, values: Tensor, n: int) -> Tensor:
+        reward, discount, learn_rows, *_ = self.steps
+        return n_step_targets(reward, discount, values, learn_rows, n, self.config.gamma, self.transform)
+
+
+class NStep(Return):
+    """It goes on for n steps, whatever the actions."""
+
+    def targets(self, values: Tensor) -> Tensor:
+        return self._n_step(values, self.config.n_step)
+
+    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
+        moved = self.targets(atoms.expand_as(probabilities))
+        rows = bootstrap_rows(self.steps.learn_rows, moved.shape[1], self.config.n_step)
+        return losses.project(moved, at_rows(probabilities, rows), atoms)
+
+
+class Peng(Return):
+    """Q(lambda), and the base of returns that go on by another c_t."""
+
+    def __init__(self, config: LearnerConfig, steps: Steps) -> None:
+        super().__init__(config, steps)
+        self._c = self.continuation()
+
+    def continuation(self) -> Tensor:
+        """c_t [B, R], where it goes on; that of row e and of padding may be anything."""
+        return torch.full_like(self.steps.q_max, cast(choices.Peng, self.config.returns).q_lambda)
+
+    def targets(self, values: Tensor) -> Tensor:
+        reward, discount, learn_rows, *_ = self.steps
+        gamma, transform = self.config.gamma, self.transform
+        return lambda_targets(reward, discount, values, self._c, learn_rows, gamma, transform)
+
+    def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
+        moved = self._n_step(atoms.expand_as(probabilities), 1)
+        return losses.project_lambda(moved, probabilities, self._c, self.steps.learn_rows, atoms)
+
+    def traces(self, mask: Tensor) -> Traces:
+        facts = self.steps.facts
+        greedy = facts["q_taken"] >= facts["q_max"] if "q_max" in facts else None
+        return traces(self._c, self.steps.learn_rows, mask, greedy)
+
+
+class Watkins(Peng):
+    """It is cut where a_t is not greedy."""
+
+    def continuation(self) -> Tensor:
+        tolerance = cast(choices.Watkins, self.config.returns).tolerance
+        near = near_greedy(self.steps.q_max, self.steps.q_taken, self.steps.learn_rows, tolerance)
+        return torch.where(near, super().continuation(), 0.0)

@@ -55,18 +55,12 @@ class _Slide(torch.autograd.Function):
 
 def by_distance(by_key: Tensor) -> Tensor:
     """[N, T, E - 1 + T] -> [N, T, E]: what is at the keys t..t + E - 1 of each query t. It is a view."""
-    if by_key.shape[1] == 1:
-        return by_key
-    found: Tensor = _Slide.apply(by_key, _distances)
-    return found
+    return by_key if by_key.shape[1] == 1 else _Slide.apply(by_key, _distances)
 
 
 def by_key(by_distance: Tensor) -> Tensor:
     """[N, T, E] -> [N, T, E - 1 + T]: the inverse of `by_distance`, 0 at the other keys."""
-    if by_distance.shape[1] == 1:
-        return by_distance
-    found: Tensor = _Slide.apply(by_distance, _keys)
-    return found
+    return by_distance if by_distance.shape[1] == 1 else _Slide.apply(by_distance, _keys)
 
 
 def _distances(by_key: Tensor) -> Tensor:

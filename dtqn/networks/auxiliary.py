@@ -16,9 +16,7 @@ from torch.nn import functional as F
 
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.q_network import AuxiliaryLoss
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
-from dtqn.settings.config import NetworkConfig
 from dtqn.types import Sequences, first_rows
 
 TEMPERATURE = 0.1
@@ -91,15 +89,3 @@ class ContrastiveLoss(nn.Module):
             fixed = one.detach()
             loss = loss + (fixed.exp() * (fixed - other)).sum(dim=-1)
         return torch.where(masked, loss, 0.0).sum() / masked.sum().clamp(min=1)
-
-
-def make_span_penalty(config: NetworkConfig) -> AuxiliaryLoss:
-    return span_penalty
-
-
-def make_reconstruction_loss(config: NetworkConfig) -> AuxiliaryLoss:
-    return reconstruction_loss
-
-
-def make_contrastive_loss(config: NetworkConfig) -> ContrastiveLoss:
-    return ContrastiveLoss(width=config.width)

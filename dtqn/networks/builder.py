@@ -17,9 +17,6 @@ from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import found
 
-SPAN_RAMP = 8
-"""R of adaptive spans, in steps."""
-
 
 def build(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> QNetwork:
     """The Q-network that `config` describes, for one task's observations and actions.
@@ -55,7 +52,12 @@ def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_
     """The encoder that `network.encoder` names; errors as of `build`."""
     if config.encoder.is_own:
         return own_networks.encoder(config, observation_space, num_actions)
-    encoder: Encoder = found(config.encoder.made_by)(config, observation_space, num_actions)
+    encoder: Encoder = found(config.encoder.made_by)(
+        observation_space=observation_space,
+        num_actions=num_actions,
+        width=config.width,
+        **config.encoder.own_settings(),
+    )
     return encoder
 
 
@@ -73,7 +75,7 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         width=config.width,
         num_actions=num_actions,
         hidden_width=config.head_width,
-        prediction=found(config.distribution.made_by)(config.distribution),
+        prediction=found(config.distribution.made_by)(**config.distribution.own_settings()),
     )
     if not config.recall_weight or not config.core.remembers:  # what cannot remember is not asked to
         return head
@@ -84,5 +86,5 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
 def _auxiliary(config: NetworkConfig) -> AuxiliaryLoss | None:
     if config.core.auxiliary_loss is None:
         return None
-    loss: AuxiliaryLoss = found(config.core.auxiliary_loss)(config)
-    return loss
+    loss = found(config.core.auxiliary_loss)
+    return cast(AuxiliaryLoss, loss(width=config.width) if isinstance(loss, type) else loss)

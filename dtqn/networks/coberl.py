@@ -82,12 +82,7 @@ class CoBERL(nn.Module):
 def make_core(config: NetworkConfig) -> CoBERL:
     core, width = cast(cores.CoBERL, config.core), config.width
     gate = make_gate(core.gate, width=width, bias=core.gate_bias)
-    transformer = GTrXL(
-        LayerSettings.of(width, core),
-        num_layers=core.num_layers,
-        memory_length=core.memory_length,
-        span_ramp=None,
-        compression=None,
-    )
+    layer = LayerSettings.of(width, core)
+    transformer = GTrXL(layer, num_layers=core.num_layers, memory_length=core.memory_length)
     lstm = LSTMLayer(width=width, skip=False, longest=core.longest, orthogonal=False)
     return CoBERL(transformer=transformer, gate=gate, lstm=lstm)

@@ -9,13 +9,10 @@ Legend: B batch, T steps, P parts, D width.
 
 from __future__ import annotations
 
-from typing import cast
-
 import gymnasium
 import torch
 from torch import Tensor, nn
 
-from dtqn.choices import encoders
 from dtqn.networks.encoders import (
     CategoricalEncoder,
     CodePictureEncoder,
@@ -30,7 +27,6 @@ from dtqn.networks.encoders import (
     set_encoder,
 )
 from dtqn.networks.rnn import initialise_
-from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 
 
@@ -177,15 +173,3 @@ class AttentiveLSTMLayer(nn.Module):
             cells.append(cell)
         y = torch.stack(hiddens, dim=1)
         return y, (y, torch.stack(cells, dim=1)) if want_trace else None
-
-
-def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> PartsEncoder:
-    encoder = cast(encoders.PartsEncoder, config.encoder)
-    return PartsEncoder(
-        observation_space=observation_space,
-        num_actions=num_actions,
-        width=config.width,
-        use_prev_action=encoder.use_prev_action,
-        use_prev_reward=encoder.use_prev_reward,
-        image_encoder=encoder.image_encoder,
-    )

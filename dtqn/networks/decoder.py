@@ -16,15 +16,12 @@ D width.
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dtqn.choices import cores
 from dtqn.networks.attention import sinusoid
-from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
+from dtqn.networks.gates import LayerSettings, TransformerLayer, make_norm
 from dtqn.settings.config import NetworkConfig
 
 
@@ -34,29 +31,22 @@ def _seen(x: Tensor, at: Tensor) -> Tensor:
     return (step <= at[..., None])[:, None]
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(TransformerLayer):
+    rectifies = True
+
     def __init__(self, layer: LayerSettings) -> None:
         super().__init__()
-        width, gate, bias = layer.width, layer.gate, layer.gate_bias
-        self.num_heads, self.pre_norm = layer.num_heads, layer.norm == "pre"
-        self.qkv = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
-        self.attention_norm = make_norm(layer.norm, width)
-        self.attention_gate = make_gate(gate, width=width, bias=bias)
-        self.mlp = feed_forward(width, layer.mlp_width)
-        self.mlp_norm = make_norm(layer.norm, width)
-        self.mlp_gate = make_gate(gate, width=width, bias=bias)
+        self.num_heads = layer.num_heads
+        self.qkv = nn.Linear(layer.width, 3 * layer.width)
+        self.output = nn.Linear(layer.width, layer.width)
+        self._add_rest(layer)
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D], or [B, S, D] of the steps `at` [B, S] alone."""
-        y = F.relu(self._attend(self.attention_norm(x) if self.pre_norm else x, at))
+        y = self._attend(self.normalised(x), at)
         if at is not None:
             x = x[torch.arange(len(at), device=at.device)[:, None], at]
-        x = self.attention_gate(x, y)
-        if self.pre_norm:
-            return self.mlp_gate(x, F.relu(self.mlp(self.mlp_norm(x))))
-        x = self.attention_norm(x)
-        return self.mlp_norm(self.mlp_gate(x, F.relu(self.mlp(x))))
+        return self._output(x, y)
 
     def _attend(self, x: Tensor, at: Tensor | None) -> Tensor:
         """softmax(q k^T / sqrt(d)) v over the step itself and those before it in the window."""
@@ -132,12 +122,6 @@ class TransformerDecoder(nn.Module):
 
 
 def make_core(config: NetworkConfig) -> TransformerDecoder:
-    core = cast(cores.DTQN, config.core)
-    return TransformerDecoder(
-        LayerSettings.of(config.width, core),
-        num_layers=core.num_layers,
-        context_length=core.context_length,
-        positions=core.positions,
-        share_gates=core.share_gates,
-        final_norm=core.final_norm,
-    )
+    layer = LayerSettings.of(config.width, config.core)
+    own = config.core.own_settings()
+    return TransformerDecoder(layer, **{name: own[name] for name in own.keys() - layer._asdict().keys()})

@@ -257,11 +257,7 @@ class _Chunks(torch.autograd.Function):
 
 def make_core(config: NetworkConfig) -> RecurrentStack:
     core, width = cast(cores.DeltaNet, config.core), config.width
-    layers = [
-        GatedDeltaNetLayer(
-            width=width, num_heads=core.num_heads, mlp_width=core.mlp_width, longest=core.longest
-        )
-        for _ in range(core.num_layers)
-    ]
-    size = width // core.num_heads
-    return RecurrentStack(layers, Hidden((core.num_heads, size, size)))
+    heads, size = core.num_heads, width // core.num_heads
+    sizes: dict[str, Any] = {"num_heads": heads, "mlp_width": core.mlp_width, "longest": core.longest}
+    layers = [GatedDeltaNetLayer(width=width, **sizes) for _ in range(core.num_layers)]
+    return RecurrentStack(layers, Hidden((heads, size, size)))

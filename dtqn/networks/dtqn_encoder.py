@@ -6,17 +6,13 @@ values that are never looked up here. The embeddings, joined, go through one lin
 
 from __future__ import annotations
 
-from typing import cast
-
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dtqn.choices import encoders
 from dtqn.networks.encoders import Embedding, previous_action
 from dtqn.networks.gates import GRUGate
-from dtqn.settings.config import NetworkConfig
 from dtqn.types import StepInputs
 
 DEVIATION = 0.02
@@ -92,14 +88,3 @@ def initialise_as_dtqn(module: nn.Module) -> None:
                     nn.init.normal_(parameter, std=DEVIATION)
                 elif not isinstance(module, GRUGate):
                     nn.init.zeros_(parameter)
-
-
-def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> DTQNEncoder:
-    encoder = cast(encoders.DTQNEncoder, config.encoder)
-    return DTQNEncoder(
-        observation_space=observation_space,
-        num_actions=num_actions,
-        width=config.width,
-        embedding_width=encoder.embedding_width,
-        use_prev_action=encoder.use_prev_action,
-    )

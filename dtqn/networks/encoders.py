@@ -14,22 +14,21 @@ All features are concatenated and mapped to the width of the core.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias
 
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from dtqn.choices import encoders
 from dtqn.networks.images import MiniGridCNN, NatureCNN, on_distinct
-from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
 from dtqn.types import Observation, StepInputs
 
 ImageEncoder = Literal["nature", "minigrid"]
 ImageNetwork: TypeAlias = NatureCNN | MiniGridCNN
+IMAGE_NETWORKS: dict[ImageEncoder, type[ImageNetwork]] = {"nature": NatureCNN, "minigrid": MiniGridCNN}
 MIN_PICTURE_SIDE = 5
 """Codes on a smaller grid are read one by one, not by a convolutional network."""
 
@@ -62,9 +61,10 @@ class CategoricalEncoder(nn.Module):
 
     first_row: Tensor
 
-    def __init__(self, *, nvec: Sequence[int], start: Sequence[int], embedding_width: int) -> None:
+    def __init__(self, *, nvec: ArrayLike, start: ArrayLike, embedding_width: int) -> None:
         super().__init__()
-        first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - np.asarray(start), dtype=torch.int64)
+        nvec, start = np.ravel(nvec), np.ravel(start)
+        first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - start, dtype=torch.int64)
         self.register_buffer("first_row", first_row, persistent=False)
         self.embedding = Embedding(int(sum(nvec)), embedding_width)
         self.output_width = len(nvec) * embedding_width
@@ -125,7 +125,7 @@ class PictureEncoder(_Scaled):
         super().__init__(divisor)
         self.has_channels = len(shape) == 3
         height, width, channels = shape if self.has_channels else (*shape, 1)
-        self.network = image_network(image_encoder, channels, height, width)
+        self.network = IMAGE_NETWORKS[image_encoder](channels, height, width)
         self.output_width = self.network.output_width
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -142,17 +142,12 @@ class CodePictureEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        size: tuple[int, int],
-        nvec: Sequence[int],
-        start: Sequence[int],
-        embedding_width: int,
-        image_encoder: ImageEncoder,
+        self, *, codes: CategoricalEncoder, shape: tuple[int, ...], image_encoder: ImageEncoder
     ) -> None:
+        """`codes` reads a cell."""
         super().__init__()
-        self.codes = CategoricalEncoder(nvec=nvec, start=start, embedding_width=embedding_width)
-        self.network = image_network(image_encoder, self.codes.output_width, *size)
+        self.codes = codes
+        self.network = IMAGE_NETWORKS[image_encoder](codes.output_width, *shape[:2])
         self.output_width = self.network.output_width
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -181,12 +176,6 @@ class DictEncoder(nn.Module):
         return torch.cat([encoder(observation[key]) for key, encoder in parts], dim=-1)
 
 
-def image_network(name: ImageEncoder, channels: int, height: int, width: int) -> ImageNetwork:
-    """The network `name` for pictures [n, C, H, W] of this size."""
-    kind = NatureCNN if name == "nature" else MiniGridCNN
-    return kind(channels, height, width)
-
-
 def observation_encoder(
     space: gymnasium.Space, *, embedding_width: int, image_encoder: ImageEncoder
 ) -> ObservationEncoder:
@@ -198,25 +187,15 @@ def observation_encoder(
             )
             return DictEncoder({key: encode(part) for key, part in space.spaces.items()})
         case gymnasium.spaces.Discrete():
-            return CategoricalEncoder(
-                nvec=[int(space.n)], start=[int(space.start)], embedding_width=embedding_width
-            )
-        case gymnasium.spaces.MultiDiscrete() if is_code_picture(space):
-            height, width, _ = space.shape
-            nvec, start = space.nvec[0, 0].tolist(), np.broadcast_to(space.start, space.shape)[0, 0].tolist()
-            return CodePictureEncoder(
-                size=(height, width),
-                nvec=nvec,
-                start=start,
-                embedding_width=embedding_width,
-                image_encoder=image_encoder,
-            )
+            return CategoricalEncoder(nvec=space.n, start=space.start, embedding_width=embedding_width)
         case gymnasium.spaces.MultiDiscrete():
-            return CategoricalEncoder(
-                nvec=space.nvec.flatten().tolist(),
-                start=np.broadcast_to(space.start, space.nvec.shape).flatten().tolist(),
-                embedding_width=embedding_width,
+            start = np.broadcast_to(space.start, space.nvec.shape)
+            if not is_code_picture(space):
+                return CategoricalEncoder(nvec=space.nvec, start=start, embedding_width=embedding_width)
+            codes = CategoricalEncoder(
+                nvec=space.nvec[0, 0], start=start[0, 0], embedding_width=embedding_width
             )
+            return CodePictureEncoder(codes=codes, shape=space.shape, image_encoder=image_encoder)
         case gymnasium.spaces.MultiBinary():
             return NumericEncoder(size=int(np.prod(space.shape)), divisor=1.0)
         case gymnasium.spaces.Box() if _is_picture(space):
@@ -331,17 +310,3 @@ class StepEncoder(nn.Module):
             features = features + self.values(inputs.observation)
         features = self.layers(features)
         return features + action if is_behind else features
-
-
-def make_encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actions: int) -> StepEncoder:
-    encoder = cast(encoders.StepEncoder, config.encoder)
-    return StepEncoder(
-        observation_space=observation_space,
-        num_actions=num_actions,
-        width=config.width,
-        embedding_width=encoder.embedding_width,
-        use_prev_action=encoder.use_prev_action,
-        use_prev_reward=encoder.use_prev_reward,
-        image_encoder=encoder.image_encoder,
-        num_layers=encoder.num_layers,
-    )

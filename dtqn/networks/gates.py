@@ -12,9 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-GATE_BIAS = {"gru": 2.0, "output": 1.0, "highway": 1.0, "sigtanh": 1.0, "input": None, "residual": None}
-"""b_g at initialisation; None where the gate has no bias."""
-
 
 def _gate_weight(rows: int, width: int) -> nn.Parameter:
     """[rows * D, D], truncated normal with deviation 1/sqrt(input width) (appendix C)."""
@@ -161,6 +158,36 @@ class LayerSettings(NamedTuple):
         return cls(width, core.num_heads, core.mlp_width, core.gate, core.gate_bias, core.norm)
 
 
+class TransformerLayer(nn.Module):
+    """The part of a transformer's layer that is not its attention."""
+
+    rectifies = False
+    """Whether there are ReLUs before the gates also where LayerNorm is behind these."""
+
+    def _add_rest(self, layer: LayerSettings) -> None:
+        """Everything behind the attention, whose parameters come first."""
+        width, gate, bias = layer.width, layer.gate, layer.gate_bias
+        self.pre_norm = layer.norm == "pre"
+        self.attention_norm = make_norm(layer.norm, width)
+        self.attention_gate = make_gate(gate, width=width, bias=bias)
+        self.mlp = feed_forward(width, layer.mlp_width)
+        self.mlp_norm = make_norm(layer.norm, width)
+        self.mlp_gate = make_gate(gate, width=width, bias=bias)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """The layer's input x [B, T, D] as its attention reads it."""
+        return self.attention_norm(x) if self.pre_norm else x
+
+    def _output(self, x: Tensor, y: Tensor) -> Tensor:
+        """The layer's output from its input x and its attention's output y, [B, T, D] each."""
+        is_rectified = self.pre_norm or self.rectifies
+        x = self.attention_gate(x, F.relu(y) if is_rectified else y)
+        x = x if self.pre_norm else self.attention_norm(x)
+        y = self.mlp(self.mlp_norm(x) if self.pre_norm else x)
+        x = self.mlp_gate(x, F.relu_(y) if is_rectified else y)
+        return x if self.pre_norm else self.mlp_norm(x)
+
+
 def make_norm(norm: str, width: int) -> nn.Module:
     """LayerNorm for a sub-module's input (`pre`) or output (`post`); the identity for `none`."""
     return nn.Identity() if norm == "none" else nn.LayerNorm(width)
@@ -175,13 +202,18 @@ def feed_forward(width: int, hidden_width: int) -> nn.Sequential:
 
 def make_gate(name: str, *, width: int, bias: float | None) -> nn.Module:
     """A gate by its name in the paper; `bias` None takes the gate's own b_g."""
-    chosen = GATE_BIAS[name] if bias is None else bias
-    match name:
-        case "residual":
-            return ResidualGate()
-        case "input":
-            return InputGate(width)
-    assert chosen is not None
-    return {"output": OutputGate, "highway": HighwayGate, "sigtanh": SigTanhGate, "gru": GRUGate}[name](
-        width, chosen
-    )
+    if name == "residual":
+        return ResidualGate()
+    if name == "input":
+        return InputGate(width)
+    kind, own = _BIASED[name]
+    return kind(width, own if bias is None else bias)
+
+
+_BIASED: dict[str, tuple[type[nn.Module], float]] = {
+    "gru": (GRUGate, 2.0),
+    "output": (OutputGate, 1.0),
+    "highway": (HighwayGate, 1.0),
+    "sigtanh": (SigTanhGate, 1.0),
+}
+"""The gates with a bias, and b_g at initialisation."""

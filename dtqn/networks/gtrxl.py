@@ -22,12 +22,11 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dtqn.choices import cores
 from dtqn.networks.attention import RelativeAttention, Slots, sinusoid
 from dtqn.networks.compression import Blocks, Compression, compressor
-from dtqn.networks.gates import LayerSettings, feed_forward, make_gate, make_norm
+from dtqn.networks.gates import LayerSettings, TransformerLayer
 from dtqn.networks.packing import Layout, Packing, layout
 from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
@@ -65,22 +64,16 @@ class PackedCall(NamedTuple):
     layout: Layout
 
 
-class GTrXLLayer(nn.Module):
+class GTrXLLayer(TransformerLayer):
     def __init__(
         self, layer: LayerSettings, *, memory_length: int, span_ramp: int | None, compression_rate: int | None
     ) -> None:
         super().__init__()
-        width, gate, bias = layer.width, layer.gate, layer.gate_bias
-        self.pre_norm = layer.norm == "pre"
         self.attention = RelativeAttention(
-            width=width, num_heads=layer.num_heads, memory_length=memory_length, span_ramp=span_ramp
+            width=layer.width, num_heads=layer.num_heads, memory_length=memory_length, span_ramp=span_ramp
         )
-        self.compressor = None if compression_rate is None else compressor(width, compression_rate)
-        self.attention_norm = make_norm(layer.norm, width)
-        self.attention_gate = make_gate(gate, width=width, bias=bias)
-        self.mlp = feed_forward(width, layer.mlp_width)
-        self.mlp_norm = make_norm(layer.norm, width)
-        self.mlp_gate = make_gate(gate, width=width, bias=bias)
+        self.compressor = None if compression_rate is None else compressor(layer.width, compression_rate)
+        self._add_rest(layer)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [H, B, m, d] of memory rows [B, m, D]."""
@@ -162,18 +155,6 @@ class GTrXLLayer(nn.Module):
         """x [B, T, D] -> [B, T, D], where every step sees all T."""
         return self._output(x, self.attention.both_ways(self.normalised(x), positions, mask))
 
-    def normalised(self, x: Tensor) -> Tensor:
-        """The layer's input x [B, T, D] as its attention reads it."""
-        return self.attention_norm(x) if self.pre_norm else x
-
-    def _output(self, x: Tensor, y: Tensor) -> Tensor:
-        """The layer's output from its input x and its attention's output y, [B, T, D] each."""
-        if self.pre_norm:
-            x = self.attention_gate(x, F.relu(y))
-            return self.mlp_gate(x, F.relu_(self.mlp(self.mlp_norm(x))))
-        x = self.attention_norm(self.attention_gate(x, y))
-        return self.mlp_norm(self.mlp_gate(x, self.mlp(x)))
-
 
 def _by_batch(of_layers: Sequence[Tensor]) -> Tensor:
     """[B, L, H, J, d] of each layer's [H, B, J, d]."""
@@ -193,8 +174,8 @@ class GTrXL(nn.Module):
         *,
         num_layers: int,
         memory_length: int,
-        span_ramp: int | None,
-        compression: Compression | None,
+        span_ramp: int | None = None,
+        compression: Compression | None = None,
     ) -> None:
         """
         Args:

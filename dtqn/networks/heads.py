@@ -29,7 +29,6 @@ class Prediction(Protocol):
 
     def __call__(self, numbers: Tensor, /) -> QOutput:
         """[B, T, A, Z] -> output, whose `q` is the expected return"""
-        ...
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
@@ -42,39 +41,41 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 class QHead(nn.Module):
     """Q-values through a hidden layer, or straight from the features if `hidden_width` is 0."""
 
+    STREAMS = 1
+    """Hidden layers side by side."""
+
     def __init__(self, *, width: int, num_actions: int, hidden_width: int, prediction: Prediction) -> None:
         super().__init__()
         self.prediction = prediction
-        self.hidden = _linear(width, hidden_width) if hidden_width else None
-        self.q = _linear(hidden_width or width, num_actions * self.prediction.size)
+        self.hidden = _linear(width, self.STREAMS * hidden_width) if hidden_width else None
+        self._add_last(hidden_width or width, num_actions, prediction.size)
+
+    def _add_last(self, width: int, num_actions: int, size: int) -> None:
+        self.q = _linear(width, num_actions * size)
 
     def forward(self, features: Tensor) -> QOutput:
         """[B, T, D] -> output"""
-        numbers = self.q(features if self.hidden is None else F.relu(self.hidden(features)))
-        output: QOutput = self.prediction(numbers.unflatten(-1, (-1, self.prediction.size)))
-        return output
+        return self.prediction(
+            self._numbers(features if self.hidden is None else F.relu(self.hidden(features)))
+        )
+
+    def _numbers(self, hidden: Tensor) -> Tensor:
+        """[B, T, A, Z]"""
+        return self.q(hidden).unflatten(-1, (-1, self.prediction.size))
 
 
-class DuelingHead(nn.Module):
+class DuelingHead(QHead):
     """Q(s, a) = V(s) + A(s, a) - mean_a A(s, a) (Wang et al. 2016, arXiv 1511.06581, equation 9).
 
     With a distribution this holds for each of its numbers (Hessel et al. 2018, arXiv 1710.02298, section 3).
     """
 
-    def __init__(self, *, width: int, num_actions: int, hidden_width: int, prediction: Prediction) -> None:
-        super().__init__()
-        self.prediction = prediction
-        self.hidden = _linear(width, 2 * hidden_width) if hidden_width else None
-        self.value = _linear(hidden_width or width, self.prediction.size)
-        self.advantage = _linear(hidden_width or width, num_actions * self.prediction.size)
+    STREAMS = 2
 
-    def forward(self, features: Tensor) -> QOutput:
-        """[B, T, D] -> output"""
-        if self.hidden is None:
-            of_value = of_advantage = features
-        else:
-            of_value, of_advantage = F.relu(self.hidden(features)).chunk(2, dim=-1)
+    def _add_last(self, width: int, num_actions: int, size: int) -> None:
+        self.value, self.advantage = _linear(width, size), _linear(width, num_actions * size)
+
+    def _numbers(self, hidden: Tensor) -> Tensor:
+        of_value, of_advantage = (hidden, hidden) if self.hidden is None else hidden.chunk(2, dim=-1)
         advantage = self.advantage(of_advantage).unflatten(-1, (-1, self.prediction.size))
-        value = self.value(of_value).unsqueeze(-2)
-        output: QOutput = self.prediction(value + advantage - advantage.mean(dim=-2, keepdim=True))
-        return output
+        return self.value(of_value).unsqueeze(-2) + advantage - advantage.mean(dim=-2, keepdim=True)

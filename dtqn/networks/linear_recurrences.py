@@ -169,11 +169,8 @@ class MinGRULayer(nn.Module):
 
 def make_mingru(config: NetworkConfig) -> RecurrentStack:
     core, width = cast(cores.MinGRU, config.core), config.width
-    layers = [
-        MinGRULayer(width=width, mlp_width=core.mlp_width, longest=core.longest)
-        for _ in range(core.num_layers)
-    ]
-    return RecurrentStack(layers, Hidden((width,)))
+    sizes: dict[str, Any] = {"width": width, "mlp_width": core.mlp_width, "longest": core.longest}
+    return RecurrentStack([MinGRULayer(**sizes) for _ in range(core.num_layers)], Hidden((width,)))
 
 
 def make_lru(config: NetworkConfig) -> RecurrentStack:

@@ -6,7 +6,7 @@ Checks that need no call are made here: the thing can be made, and has the membe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -29,7 +29,7 @@ def core(config: NetworkConfig) -> Core:
     """
     setting, value = "network.core", config.core.name
     mine = config.model_copy(deep=True)  # a function may take what it has read out of `kwargs`
-    made: Any = _made(setting, value, lambda make: make(mine), _CORE_METHODS)
+    made: Core = _made(setting, value, _CORE_METHODS, mine)
     try:
         fields = leaves(made.trace_spec())
     except ANY_FAULT as error:  # whatever a user's class raises
@@ -50,27 +50,21 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
     Raises:
         ConfigError: it cannot be made, or is no encoder of this version of the contract.
     """
-    mine = config.model_copy(deep=True)
-    made: Any = _made(
-        "network.encoder", config.encoder.name, lambda make: make(mine, observation_space, num_actions), ()
-    )
-    return made
+    mine, setting = config.model_copy(deep=True), "network.encoder"
+    return _made(setting, config.encoder.name, (), mine, observation_space, num_actions)
 
 
-def _made(
-    setting: str, value: str, call: Callable[[Callable[..., Any]], Any], methods: Sequence[str]
-) -> nn.Module:
+def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> Any:
     make = named_code.load(setting, value)
     try:
-        made = call(make)
+        made = make(*arguments)
     except ConfigError:
         raise
     except ANY_FAULT as error:  # whatever a user's function raises
         raise wrong(setting, value, f"making it failed: {located(error)}") from None
     if not isinstance(made, nn.Module):
         raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")
-    missing = [name for name in methods if not callable(getattr(made, name, None))]
-    if missing:
+    if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         why = f"it made a {type(made).__name__} without {', '.join(missing)}"
         raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core")
     version = getattr(made, "contract_version", CONTRACT_VERSION)

@@ -40,7 +40,6 @@ class Encoder(Protocol):
 
         An encoder for a core that attends to a step's P parts gives features [B, T, P, D].
         """
-        ...
 
 
 class Core(Protocol):
@@ -55,23 +54,18 @@ class Core(Protocol):
 
         No gradient enters the state. State and trace are None unless `want_trace`.
         """
-        ...
 
     def initial_state(self, batch_size: int, /) -> State:
         """The state [B, ...] at an episode's start."""
-        ...
 
     def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor, /) -> State:
         """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`."""
-        ...
 
     def trace_spec(self) -> Trace:
         """A tree of the shape of the trace with a `TraceSpec` for each leaf that is stored, else None."""
-        ...
 
     def cache(self, state: State, /) -> State:
         """As `QNetwork.cache`."""
-        ...
 
 
 class PackedCore(Core, Protocol):
@@ -91,7 +85,6 @@ class PackedCore(Core, Protocol):
             packing: which rows of which sequence these are.
             want_trace: give the trace [P + n, ...], without gradient, else None.
         """
-        ...
 
 
 class Head(Protocol):
@@ -100,11 +93,9 @@ class Head(Protocol):
     @property
     def prediction(self) -> Prediction:
         """How the last layer's numbers are read: expected value, or atoms' probabilities."""
-        ...
 
     def __call__(self, features: Tensor, /) -> QOutput:
         """Features [B, T, D] -> Q-values [B, T, A], and a distributional head's numbers [B, T, A, Z]."""
-        ...
 
 
 class QNetwork(nn.Module):

@@ -124,11 +124,6 @@ class Recall(nn.Module):
         self.shown = Shown(observation_space)
         self.logits = nn.Linear(width, self.shown.count)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """[B, T, D] -> [B, T, V]"""
-        logits: Tensor = self.logits(features)
-        return logits
-
     def loss(self, logits: Tensor, batch: Sequences) -> Tensor:
         """The loss of each row of the learn block, [B, R], from its logits [B, R, V].
 
@@ -161,4 +156,4 @@ class RecallingHead(nn.Module):
 
     def forward(self, features: Tensor) -> QOutput:
         """[B, T, D] -> output"""
-        return self.head(features)._replace(recall=self.recall(features))
+        return self.head(features)._replace(recall=self.recall.logits(features))

@@ -102,7 +102,9 @@ class LSTMLayer(nn.Module):
         cell is a linear recurrence: c_t = f_t c_{t-1} + i_t g_t.
         """
         width = y.shape[2]
-        weights, bias = self._gates_of_cells()
+        weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
+        used = 3 * width  # rows of the gates input, forget, cell; the last is that of the output
+        weights, bias = torch.cat([weight_ih, weight_hh], dim=1)[:used], (bias_ih + bias_hh)[:used]
         before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
         gates = F.linear(torch.cat([x, before], dim=2), weights, bias)
         i, f = gates[..., : 2 * width].sigmoid_().chunk(2, dim=-1)
@@ -111,13 +113,6 @@ class LSTMLayer(nn.Module):
         for keep, add, now in zip(f.unbind(1), added.unbind(1), cells.unbind(1), strict=True):
             cell = torch.addcmul(add, keep, cell, out=now)
         return cells
-
-    def _gates_of_cells(self) -> tuple[Tensor, Tensor]:
-        """Weights [3 D, 2 D] on input and hidden state and biases [3 D]: the gates input, forget, cell."""
-        weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
-        of_output = len(bias_ih) // 4
-        weights = torch.cat([weight_ih, weight_hh], dim=1)
-        return weights[:-of_output], (bias_ih + bias_hh)[:-of_output]
 
 
 class GRULayer(nn.Module):
@@ -134,19 +129,18 @@ class GRULayer(nn.Module):
         return (x + y if self.skip else y), (y,) if want_trace else None
 
 
-def make_lstm(config: NetworkConfig) -> RecurrentStack:
-    core, width = cast(cores.LSTM, config.core), config.width
+def _layers(kind: type[nn.Module], config: NetworkConfig) -> list[nn.Module]:
+    core = cast(cores.LSTM | cores.GRU, config.core)
     begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
-    layers: list[nn.Module] = [
-        LSTMLayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)
-    ]
+    layers = [kind(width=config.width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)]
     if config.encoder.gives_parts:
-        layers[0] = found("dtqn.networks.darqn:AttentiveLSTMLayer")(width=width, **begins)
-    return RecurrentStack(layers, HiddenAndCell((width,), (width,)))
+        layers[0] = found("dtqn.networks.darqn:AttentiveLSTMLayer")(width=config.width, **begins)
+    return layers
+
+
+def make_lstm(config: NetworkConfig) -> RecurrentStack:
+    return RecurrentStack(_layers(LSTMLayer, config), HiddenAndCell((config.width,), (config.width,)))
 
 
 def make_gru(config: NetworkConfig) -> RecurrentStack:
-    core, width = cast(cores.GRU, config.core), config.width
-    begins: dict[str, Any] = {"longest": core.longest, "orthogonal": core.initial_weights == "orthogonal"}
-    layers = [GRULayer(width=width, skip=core.skip_connections, **begins) for _ in range(core.num_layers)]
-    return RecurrentStack(layers, Hidden((width,)))
+    return RecurrentStack(_layers(GRULayer, config), Hidden((config.width,)))

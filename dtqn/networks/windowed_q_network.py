@@ -13,7 +13,6 @@ R rows of the learn block, S positions of a window, D width, A actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import gymnasium
@@ -41,61 +40,6 @@ def pick(tree: StepInputs, index: Tensor) -> StepInputs:
     batch = torch.arange(len(index), device=index.device)[:, None]
     picked: StepInputs = map_tree(lambda x: x[batch, index], tree)
     return picked
-
-
-def empty_rows(space: gymnasium.Space, shape: tuple[int, ...], like: Tensor) -> StepInputs:
-    """Rows [*shape, ...] of zeros: observations of `space`, rewards of the dtype of `like`, on its device."""
-
-    def zeros(part: gymnasium.Space) -> Tensor:
-        dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
-        return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=like.device)
-
-    return StepInputs(
-        map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
-        torch.zeros(shape, dtype=torch.int64, device=like.device),
-        like.new_zeros(shape),
-        torch.zeros(shape, dtype=torch.bool, device=like.device),
-    )
-
-
-def learn_in_windows(batch: Sequences, size: int, read: Callable[[StepInputs, Tensor], QOutput]) -> QOutput:
-    """The output [B, R, ...] of a batch's learn blocks, read in windows of at most `size` rows.
-
-    The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first `size`
-    rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values come
-    from a second window, the run's last `size` rows, without gradient.
-
-    Args:
-        read: gives the output [B, R, ...] of a window of rows [B, S, ...] at the positions [B, R] that are
-            wanted.
-    """
-    context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
-    before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
-    joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
-
-    def window(start: Tensor | int, rows: int, at: Tensor) -> QOutput:
-        """The values at the places `at` [B, R] of each run, by its `rows` rows from place `start` on."""
-        # Places past the run's end, which no real row sees, repeat its last row.
-        place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
-        index = torch.where(place < before, place, place - before + context)
-        return read(pick(joined, index), at - start)
-
-    longest = largest(total, context + batch.learn.first.shape[1])
-    place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
-    output = window(0, min(size, longest), place.clamp(max=size - 1))
-    if longest <= size:
-        return output
-    with torch.no_grad():
-        beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
-        second = window((total - size).clamp(min=0), size, beyond)
-        sequence = torch.arange(len(total), device=device)[:, None]
-        later = map_tree(lambda x: x[sequence, (place - size).clamp(min=0)], second)
-
-    def join(x: Tensor, y: Tensor) -> Tensor:
-        return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
-
-    values: QOutput = map_tree(join, output, later)
-    return values
 
 
 class WindowedQNetwork(QNetwork):
@@ -172,15 +116,57 @@ class WindowedQNetwork(QNetwork):
     def learn_values(
         self, batch: Sequences, want_trace: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """From windows of K rows; the trace is empty."""
-        output = learn_in_windows(batch, self.context_length, self.window)
-        return output, {} if want_trace else None
+        """From windows of K rows; the trace is empty.
+
+        The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first K
+        rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values
+        come from a second window, the run's last K rows, without gradient.
+        """
+        size = self.context_length
+        trace: dict[str, Tensor] | None = {} if want_trace else None
+        context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
+        before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
+        joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
+
+        def window(start: Tensor | int, rows: int, at: Tensor) -> QOutput:
+            """The values at the places `at` [B, R] of each run, by its `rows` rows from place `start` on."""
+            # Places past the run's end, which no real row sees, repeat its last row.
+            place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
+            index = torch.where(place < before, place, place - before + context)
+            return self.window(pick(joined, index), at - start)
+
+        longest = largest(total, context + batch.learn.first.shape[1])
+        place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
+        output = window(0, min(size, longest), place.clamp(max=size - 1))
+        if longest <= size:
+            return output, trace
+        with torch.no_grad():
+            beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
+            second = window((total - size).clamp(min=0), size, beyond)
+            sequence = torch.arange(len(total), device=device)[:, None]
+            later = map_tree(lambda x: x[sequence, (place - size).clamp(min=0)], second)
+
+        def join(x: Tensor, y: Tensor) -> Tensor:
+            return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
+
+        return map_tree(join, output, later), trace
 
     def initial_state(self, batch_size: int) -> WindowState:
         """The state at an episode's start: no row is real."""
-        like = next(self.parameters())
-        filled = torch.zeros(batch_size, dtype=torch.int64, device=like.device)
-        return WindowState(empty_rows(self.observation_space, (batch_size, self.held_rows), like), filled)
+        like, space = next(self.parameters()), self.observation_space
+        shape, device = (batch_size, self.held_rows), like.device
+
+        def zeros(part: gymnasium.Space) -> Tensor:
+            dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
+            return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=device)
+
+        rows = StepInputs(
+            map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
+            torch.zeros(shape, dtype=torch.int64, device=device),
+            like.new_zeros(shape),
+            torch.zeros(shape, dtype=torch.bool, device=device),
+        )
+        return WindowState(rows, torch.zeros(batch_size, dtype=torch.int64, device=device))
 
     def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
         """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.

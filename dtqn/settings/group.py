@@ -95,6 +95,10 @@ class Member(Group):
         """Whether a user has written it."""
         return values.is_own(self.name)
 
+    def own_settings(self) -> dict[str, Any]:
+        """Those of its settings that are not its name."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
+
 
 class Own(Member):
     """What a user has written, called `module:name`."""

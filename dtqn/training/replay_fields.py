@@ -14,17 +14,15 @@ import gymnasium
 import numpy as np
 import torch
 
-from dtqn.acting.rows import Leaf, Rows
+from dtqn.acting.rows import FACTS, Leaf, Rows
 from dtqn.shapes import send
 from dtqn.types import (
     FreshTrace,
-    RowFlags,
     Sequences,
     StepInputs,
     TraceSpec,
     named_parts,
     observation_of,
-    step_inputs,
 )
 from envs.checks import categories
 from replay import Field, SequenceBatch
@@ -83,7 +81,6 @@ def row_fields(
         return Field(space.shape or (), smallest_dtype(space), "rows")
 
     flag = Field((), np.dtype(np.bool_), "rows")
-    q = Field((), np.dtype(np.float32), "rows")
     return Rows(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
@@ -95,9 +92,7 @@ def row_fields(
         discount=flag,
         first=flag,
         last=flag,
-        novel=flag,
-        q_max=q,
-        q_taken=q,
+        **{name: Field((), dtype, "rows") for name, dtype in FACTS.items()},
         version=Field((), np.dtype(np.int32), "stored"),
         trace={
             name: Field(spec.shape, spec.dtype or np.dtype(trace_dtype), "trace", spec.window)
@@ -147,7 +142,8 @@ class Schema:
 
     def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
         """The inputs of a network in sampled rows [B, T, ...]."""
-        return step_inputs({name: self._tensor(rows[name]) for name in self.input_names})
+        named = {name: self._tensor(rows[name]) for name in self.input_names}
+        return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
     def sequences(
         self, batch: SequenceBatch, importance_weights: np.ndarray, novel_share: float | None = None
@@ -156,7 +152,9 @@ class Schema:
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.trace}
-        blocks = batch.burn_in, batch.learn
+        burn_in_facts, learn_facts = (
+            {name: self._tensor(rows[name]) for name in FACTS} for rows in (batch.burn_in, batch.learn)
+        )
         return Sequences(
             trace={
                 name: self._tensor(rows[:, max(0, rows.shape[1] - kept) :]) for name, rows in memory.items()
@@ -170,10 +168,8 @@ class Schema:
             learn_rows=self._tensor(batch.learn_rows),
             learned_steps=self._tensor(batch.learned_steps),
             importance_weights=self._tensor(importance_weights),
-            acted_greedily=RowFlags(
-                *(self._tensor(rows[NAMES.q_taken] >= rows[NAMES.q_max]) for rows in blocks)
-            ),
-            novel=RowFlags(*(self._tensor(rows[NAMES.novel]) for rows in blocks)),
+            burn_in_facts=burn_in_facts,
+            learn_facts=learn_facts,
             novel_share=(
                 None if novel_share is None else self._tensor(np.full(len(batch.learn_rows), novel_share))
             ),

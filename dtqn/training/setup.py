@@ -7,6 +7,7 @@ have no defaults and do not ask the settings of another.
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from enum import IntEnum
@@ -26,18 +27,17 @@ from dtqn.acting.optimism import Optimism
 from dtqn.choices.actor import Ladder
 from dtqn.choices.learner import Replayed, Rollouts
 from dtqn.graphs import Captured, CudaRecorder, Held
-from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, trace_window
-from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
+from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
 from dtqn.settings.rules import memory_misfit
 from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
-from replay import Field, SequenceLayout, SequenceReplay
+from replay import Field, ProportionalSampler, Sampler, SequenceLayout, SequenceReplay, UniformSampler
 
 DRAWING = threading.RLock()
 """Who has it draws parameters from torch's one generator; runs in other threads wait."""
@@ -162,13 +162,17 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
 
 def make_replay(config: Config, schema: Schema) -> SequenceReplay:
     layout, capacity = replay_size(config, schema.fields)
-    return SequenceReplay(
-        schema.fields,
-        layout,
-        capacity,
-        config.actor.num_envs,
-        config.replay.priority_exponent,
-        config.replay.importance_sampling_exponent,
+    return SequenceReplay(schema.fields, layout, capacity, config.actor.num_envs, sampler_of(config.replay))
+
+
+def sampler_of(config: ReplayConfig) -> Callable[[int], Sampler]:
+    """Makes the sampler of so many slots."""
+    if not config.priority_exponent:
+        return UniformSampler
+    return functools.partial(
+        ProportionalSampler,
+        priority_exponent=config.priority_exponent,
+        importance_sampling_exponent=config.importance_sampling_exponent,
     )
 
 
@@ -188,10 +192,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
     return Learner(
         network,
         config=config.learner,
-        reading=Reading(
-            learned=whole_sequence if config.replay.learn_burn_in else learn_block,
-            passes=next_window if config.learner.next_window else same_rows,
-        ),
+        learn_burn_in=config.replay.learn_burn_in,
         want_trace=memory.is_refreshed and window > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),

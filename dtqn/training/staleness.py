@@ -53,7 +53,7 @@ class Staleness:
         if not len(prefix.anchors):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
-        read = self._learner.reading.learned(self._schema.sequences(sampled, info.importance_weights))
+        read = self._learner.learned(self._schema.sequences(sampled, info.importance_weights))
         batch = take(read, available.to(self._schema.device))
         start = batch.episode_step.cpu().numpy()
         anchor = start + batch.burn_in_rows.cpu().numpy()

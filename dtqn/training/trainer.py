@@ -17,7 +17,7 @@ import torch
 import envs
 from dtqn.acting.evaluation import film
 from dtqn.acting.novelty import NovelShare
-from dtqn.acting.rows import Episodes
+from dtqn.acting.rows import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
@@ -133,18 +133,16 @@ class Trainer:
 
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
-        names = [NAMES.reward, NAMES.discount, NAMES.novel, NAMES.q_max, NAMES.q_taken]
+        names = (NAMES.reward, NAMES.discount, *FACTS)
         rows, counts, learned = self.replay.learn_rows(ids, names)
-        reward, discount, novel, q_max, q_taken = (torch.from_numpy(rows[name]) for name in names)
-        if not q_max.isfinite().all():
+        told = {name: torch.from_numpy(rows[name]) for name in names}
+        if not told["q_max"].isfinite().all():
             raise NonFiniteError(
                 f"the network's Q-values are not finite at {self.env_steps} env steps; "
                 "observations may be too large for it: scale them, to -1 to 1 or so"
             )
         share = torch.full((len(ids),), self.novel_share.value, dtype=torch.float64)
-        td_error = self.learner.objective.first_td_errors(
-            reward, discount, novel, share, q_max, q_taken, torch.from_numpy(counts)
-        )
+        td_error = self.learner.objective.first_td_errors(told, share, torch.from_numpy(counts))
         mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
         priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():

@@ -88,7 +88,7 @@ class FromReplay(Updates):
         return self._replay.sample(self._batch_size, self._generator)
 
     def metrics(self) -> dict[str, float]:
-        statistics = self._replay.priority_statistics()
+        statistics = self._replay.sampler.priority_statistics()
         return {f"replay/priority_{name}": value for name, value in statistics.items()}
 
     def get_state(self) -> dict[str, Any]:

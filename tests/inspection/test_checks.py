@@ -21,7 +21,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.replay_fields import Schema
-from tests.cases import randomise
+from tests.cases import PRESETS, randomise
 
 TASK = "t-maze-passive-20"
 SIZES: dict[str, Any] = {
@@ -34,19 +34,7 @@ SIZES: dict[str, Any] = {
     "replay.sequence_period": 5,
     "learner.n_step": 2,
 }
-HEALTHY = (
-    *("gtrxl", "dtqn", "lstm", "gru", "mingru", "lru", "gated-deltanet", "dqn", "drqn", "r2d2", "coberl"),
-    *(
-        "attn",
-        "gtrxl-compressive",
-        "gtrxl-span",
-        "gtrxl-thin",
-        "trxl",
-        "trxl-i",
-        "darqn",
-        "adrqn",
-    ),
-)
+HEALTHY = [agent for agent in PRESETS if not agent.endswith("-paper") and not agent.startswith("deep-")]
 
 
 def config_of(agent: str, **more: Any) -> Config:

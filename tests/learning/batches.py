@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dtqn.types import RowFlags, Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs
 from tests.cases import NUM_ACTIONS, inputs, observations
 
 
@@ -111,6 +111,7 @@ def make_batch(
         learn_rows=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
-        novel=RowFlags(novel(burned), novel(learn)),
+        burn_in_facts={"novel": novel(burned)},
+        learn_facts={"novel": novel(learn)},
         novel_share=torch.full((batch,), 0.37, dtype=torch.float64),
     )

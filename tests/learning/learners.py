@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from dtqn.learning.batches import Reading, learn_block, next_window, same_rows, whole_sequence
 from dtqn.learning.learner import Learner
 from dtqn.learning.predictions import StepErrors
 from dtqn.settings.config import LearnerConfig
@@ -16,9 +15,7 @@ from dtqn.types import Sequences
 def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = False, **given: Any) -> Learner:
     """`whole`: learn the burn-in rows too; `given` are other arguments of the learner."""
     usual: dict[str, Any] = {
-        "reading": Reading(
-            whole_sequence if whole else learn_block, next_window if config.next_window else same_rows
-        ),
+        "learn_burn_in": whole,
         "want_trace": False,
         "threads": 1,
         "seed": 0,
@@ -29,4 +26,4 @@ def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = Fal
 def errors_of(learner: Learner, batch: Sequences) -> StepErrors:
     """delta_t = y_t - Q_online(s_t, a_t) and what belongs to it, with gradient in Q_online."""
     learner._refresh()
-    return learner._errors(learner.reading.learned(batch))[0]
+    return learner._errors(learner.learned(batch))[0]

@@ -17,11 +17,10 @@ import torch
 from dtqn import networks
 from dtqn.settings import layers, presets
 from tests import golden
-from tests.cases import NUM_ACTIONS, SPACES
+from tests.cases import NUM_ACTIONS, PRESETS, SPACES
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
 
-PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "gtrxl+categorical": {"network": {"distribution": {"name": "categorical", "v_min": -3.0, "v_max": 3.0}}},
     "gtrxl+munchausen": {"learner": {"bootstrap": "munchausen"}},

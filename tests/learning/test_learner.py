@@ -216,7 +216,7 @@ def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) 
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
     learner = make_learner(threads=threads)
     batch = make_batch(learner.online, "box", shapes, learn_length=21)
-    members = learner._parts(batch)
+    members = make_learner(threads=threads)._step(batch, 0.0).members
     assert len(members) == num_parts
     assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
     expected = twin.update(learner.online, learner.target, batch, learner.config, eta=0.9)

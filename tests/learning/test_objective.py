@@ -8,7 +8,7 @@ import torch
 from dtqn.learning.objective import Objective
 from dtqn.learning.predictions import Categorical, Expectation, StepErrors
 from dtqn.networks.heads import Prediction
-from dtqn.types import QOutput, RowFlags, Sequences, StepInputs
+from dtqn.types import QOutput, Sequences, StepInputs
 from tests.cases import learner_config
 from tests.learning.batches import f64
 
@@ -33,9 +33,7 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
         burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_rows=0 * count,
         learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_rows=count,
         learned_steps=count - 1, importance_weights=torch.ones(1),
-        acted_greedily=RowFlags(
-            torch.zeros(1, 0, dtype=torch.bool), torch.tensor([[True, True, False, True, *[True] * padding]])
-        ),
+        learn_facts={"q_max": torch.ones(1, rows), "q_taken": torch.tensor([[1.0, 1, 0, 1, *[1] * padding]])},
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
+from dtqn.choices.cores import CORES
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
@@ -21,11 +22,9 @@ from tests.learning.batches import N_STEP, make_batch
 from tests.learning.learners import errors_of
 
 NETWORKS: dict[str, dict[str, Any]] = {
-    "gtrxl": {},
+    **{name: {"core": name} for name, core in CORES.by_name.items() if core.rounds},  # type: ignore[attr-defined]
     "gtrxl-post": {"norm": "post", "gate": "residual"},
     "gtrxl-recall": {"recall_weight": 0.5, "distribution": "categorical", "num_atoms": 7},
-    "dtqn": {"core": "dtqn", "context_length": 12},
-    "lstm": {"core": "lstm"},
     "darqn": {"core": "lstm", "soft_attention": True},
 }
 
@@ -33,7 +32,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
 def of(name: str, precision: str, **given: Any) -> tuple[Learner, Sequences]:
     """A learner in float32 and a batch for it."""
     torch.manual_seed(0)
-    settings = network_config(**(SMALL | {"width": 64, "mlp_width": 64} | NETWORKS[name]))
+    sizes = {"width": 64, "mlp_width": 64, "context_length": 12}
+    settings = network_config(**(SMALL | sizes | NETWORKS[name]))
     network = randomise(networks.build(settings, SPACES["multi_discrete"], NUM_ACTIONS), scale=0.02)
     config = learner_config(**({"n_step": N_STEP, "gamma": 0.9, "precision": precision} | given))
     learner = learners.make_learner(network, config, want_trace=True)
@@ -61,7 +61,7 @@ def test_the_gradient_is_near_that_of_float32_and_is_not_it(name: str) -> None:
     assert float(torch.cosine_similarity(rounded, exact, dim=0)) > 0.95
 
 
-@pytest.mark.parametrize("name", ["gtrxl", "dtqn", "lstm", "darqn"])
+@pytest.mark.parametrize("name", [name for name in NETWORKS if not name.startswith("gtrxl-")])
 def test_it_is_the_update_of_networks_that_are_rounded_by_hand(name: str) -> None:
     """After an update too: parameters are rounded anew, those of the target as well."""
     learner, batch = of(name, "bfloat16", target_ema_rate=0.5, max_grad_norm=1e9)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dtqn.learning.batches import whole_sequence
 from dtqn.settings import presets
 from dtqn.training.trainer import Trainer
-from dtqn.types import RowFlags, Sequences, StepInputs, map_tree
+from dtqn.types import Sequences, StepInputs, map_tree
 from tests.cases import config_from, learner_config, make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import errors_of, make_learner
@@ -43,8 +43,6 @@ def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
 def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
-    assert batch.novel is not None
-    batch = batch._replace(acted_greedily=RowFlags(*(~x for x in batch.novel)))
     whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
@@ -56,12 +54,10 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         for name, value in rows._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
-        assert whole.novel is not None and batch.novel is not None
         burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
-        novel = [*batch.novel.burn_in[b, :burned].tolist(), *batch.novel.learn[b, :learned].tolist()]
-        assert whole.novel.learn[b, :count].tolist() == novel
-        assert whole.acted_greedily is not None
-        assert whole.acted_greedily.learn[b, :count].tolist() == [not value for value in novel]
+        novel = [x["novel"][b] for x in (batch.burn_in_facts, batch.learn_facts)]
+        novel = [*novel[0][:burned].tolist(), *novel[1][:learned].tolist()]
+        assert whole.learn_facts["novel"][b, :count].tolist() == novel
 
 
 def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:
@@ -176,7 +172,7 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     assert trainer.env_steps - trainer.replay.num_sequences == 2
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
-    batch = trainer.learner.reading.learned(trainer.schema.sequences(sampled, info.importance_weights))
+    batch = trainer.learner.learned(trainer.schema.sequences(sampled, info.importance_weights))
     step = torch.from_numpy(sampled.episode_step + sampled.burn_in_rows)  # of the window's last row
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
     assert torch.equal(batch.learn_rows, batch.learned_steps + 1)

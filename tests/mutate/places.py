@@ -1,6 +1,6 @@
 """Where a break is: the syntax tree of the source in place of file names and lines.
 
-A symbol is the qualified name of a function, class or named value (`Learner._step`, `GATE_BIAS`), looked for
+A symbol is the qualified name of a function, class or named value (`Learner._step`, `MOVED`), looked for
 in all packages; where several files have it, the module's name goes before it (`checkpoint:save`). Moving it
 to another place loses no break. A test is a file without its ending (`test_buffer`, or `replay/test_buffer`
 where several have the name), a function that one file has (`test_ten_in_a_row_raise`), or both

@@ -18,13 +18,10 @@ from dtqn.networks.q_network import trace_window
 from dtqn.networks.windowed_q_network import WindowedQNetwork
 from dtqn.settings import layers, presets
 from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
-from tests.cases import CASES, SMALL, SPACES, WINDOWED, another, inputs, make, network_config, part
+from tests.cases import CASES, PRESETS, SMALL, SPACES, WINDOWED, another, inputs, make, network_config, part
 
 STEPS = 11
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-9}
-
-
-PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 
 
 def of_preset(agent: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
+from dtqn.choices import cores
+from dtqn.networks import builder
 from dtqn.networks.darqn import AttentiveLSTMLayer, FeatureMap, PartsEncoder
 from dtqn.networks.deltanet import GatedDeltaNetLayer
 from dtqn.networks.dtqn_encoder import DTQNEncoder
@@ -22,7 +25,8 @@ from dtqn.networks.stack import Hidden, HiddenAndCell, RecurrentStack
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
-from tests.cases import SPACES, inputs, network_config, randomise
+from tests import reference
+from tests.cases import REGISTERED, SPACES, inputs, network_config, randomise
 from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
@@ -157,6 +161,15 @@ TABLE = [
     ]
     for steps in (1, STEPS)
 ]
+
+
+def test_every_core_has_a_twin() -> None:
+    """In a file of its own; those that are stacks of layers are held to theirs here."""
+    twins = {path.stem.removesuffix("_twin") for path in Path(reference.__path__[0]).glob("*_twin.py")}
+    assert set(cores.CORES.by_name) - twins == {"none"}
+    made = {name: builder.make_core(network_config(**core)) for name, core in REGISTERED.items()}
+    stacks = {name for name, core in made.items() if isinstance(core, RecurrentStack)}
+    assert stacks - {"none"} == set(STACKS) - {"attention"} == {name for name, *_ in TABLE} - {"attention"}
 
 
 def bare(name: str, depth: int, skip: bool) -> RecurrentStack:
@@ -449,14 +462,12 @@ def test_each_part_has_a_place_of_its_own() -> None:
 
 
 CORES: dict[str, dict[str, Any]] = {
-    "lstm": {"core": "lstm"},
+    **REGISTERED,
     "deep lstm": {"core": "lstm", "num_layers": 4, "skip_connections": True, "use_prev_reward": True},
     "darqn": {"core": "lstm", "num_layers": 1, "soft_attention": True, "use_prev_action": False},
-    "gru": {"core": "gru", "core.initial_weights": "chrono"},
-    "mingru": {"core": "mingru"},
-    "lru": {"core": "lru"},
-    "deltanet": {"core": "deltanet"},
-    "none": {"core": "none"},
+    "fields of two shapes": {"core": "tests.own_cores:make_convolved"},
+    "fields of two windows": {"core": "tests.own_cores:Averages"},
+    "chrono": {"core": "gru", "core.initial_weights": "chrono"},
 }
 
 

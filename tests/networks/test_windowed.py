@@ -21,7 +21,7 @@ from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
 from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, rows
 from tests.networks.parameters import decoder_parameters
-from tests.reference.decoder_twin import acting, decoder
+from tests.reference.dtqn_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
 
 WIDTH, HEADS, K, BATCH = 8, 2, 4, 2

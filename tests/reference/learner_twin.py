@@ -183,9 +183,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
     actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
     reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
-    if batch.novel is not None:
+    if "novel" in batch.learn_facts:
         for t in range(rows):
-            reward[t] += config.novelty_weight if batch.novel.learn[b, t] else -config.repeat_cost
+            reward[t] += config.novelty_weight if batch.learn_facts["novel"][b, t] else -config.repeat_cost
             if config.novelty_centred:
                 share = float(batch.novel_share[b])
                 reward[t] -= config.novelty_weight * share - config.repeat_cost * (1 - share)

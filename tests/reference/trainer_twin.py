@@ -18,10 +18,9 @@ from torch import Tensor
 import envs
 from dtqn import networks
 from dtqn.acting.evaluation import EvaluationResult, play
-from dtqn.learning.batches import Reading, learn_block, same_rows
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import Config
-from dtqn.types import RowFlags, Sequences, StepInputs
+from dtqn.types import Sequences, StepInputs
 from replay import Field, SequenceLayout
 from tests.reference import losses_twin as losses
 from tests.reference.naive_replay import NaiveReplay
@@ -54,7 +53,7 @@ class NaiveTrainer:
         self.learner = Learner(
             network,
             config=config.learner,
-            reading=Reading(learn_block, same_rows),
+            learn_burn_in=False,
             want_trace=self.refreshed,
             threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
@@ -292,12 +291,12 @@ class NaiveTrainer:
             learn_rows=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
-            novel=RowFlags(
-                *(
-                    self.padded([[row["novel"] for row in rows] for rows in blocks], ()).bool()
-                    for blocks in (burn_in, learn)
-                )
-            ),
+            **{
+                f"{block}_facts": {
+                    "novel": self.padded([[row["novel"] for row in s] for s in rows], ()).bool()
+                }
+                for block, rows in (("burn_in", burn_in), ("learn", learn))
+            },
             novel_share=torch.full((len(ids),), self.novel_share, dtype=torch.float64),
         )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
-from replay import Field, SequenceLayout, SequenceReplay
+from replay import Field, ProportionalSampler, Sampler, SequenceLayout, SequenceReplay
 
 FIELDS = {
     "observation": Field((2,), np.uint16, "rows", 3),  # (stream + 1, row number + 1): 0 was never written
@@ -42,6 +45,10 @@ class Streams:
         }
 
 
+def proportional(alpha: float, beta: float) -> Callable[[int], Sampler]:
+    return partial(ProportionalSampler, priority_exponent=alpha, importance_sampling_exponent=beta)
+
+
 def small_replay(
     layout: SequenceLayout | None = None,
     capacity: int = 200,
@@ -51,9 +58,8 @@ def small_replay(
 ) -> SequenceReplay:
     """A replay of FIELDS, small enough to go round its rings soon."""
     layout = layout or SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
-    return SequenceReplay(
-        FIELDS, layout, capacity, num_streams, priority_exponent, importance_sampling_exponent
-    )
+    sampler = proportional(priority_exponent, importance_sampling_exponent)
+    return SequenceReplay(FIELDS, layout, capacity, num_streams, sampler)
 
 
 def append_episode(

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replay import Field, SequenceLayout, SequenceReplay, replay_bytes
-from tests.replay.streams import FIELDS, Streams, append_episode, small_replay
+from replay import Field, SequenceLayout, SequenceReplay, UniformSampler, replay_bytes
+from replay.samplers import Draw
+from tests.replay.streams import FIELDS, Streams, append_episode, proportional, small_replay
 
 
 def arrays_of(value: Any, seen: set[int]) -> int:
@@ -84,7 +85,7 @@ def test_blocks_may_be_empty() -> None:
 
 def test_a_network_without_memory() -> None:
     fields = {name: replace(FIELDS[name], window=0) for name in ("observation", "first", "last")}
-    replay = SequenceReplay(fields, SequenceLayout(1, 1, 0, 1), 3, 1, 0.9, 0.6)
+    replay = SequenceReplay(fields, SequenceLayout(1, 1, 0, 1), 3, 1, proportional(0.9, 0.6))
     for step in range(8):
         rows = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
         replay.append({name: np.array(value) for name, value in rows.items()})
@@ -265,7 +266,7 @@ def test_bad_fields() -> None:
         (ends | {"episode_step": Field((), np.int64, "rows")}, "'episode_step' is kept by the replay itself"),
     ):
         with pytest.raises(ValueError, match=message):
-            SequenceReplay(fields, layout, 100, 1, 0.9, 0.6)
+            SequenceReplay(fields, layout, 100, 1, UniformSampler)
 
 
 def test_capacity_must_hold_a_sequence() -> None:
@@ -287,7 +288,7 @@ def test_unknown_names_and_ids() -> None:
             replay.learn_rows([wrong], ["q_max"])
         assert replay.update_priorities([wrong], [5.0]) == 0
         assert not replay.prefix([wrong], ["q_max"]).available.any()
-    assert replay.max_priority == 1.0
+    assert replay.sampler.max_priority == 1.0
 
 
 def test_written_back_is_what_is_sampled() -> None:
@@ -316,3 +317,53 @@ def test_a_cut_episode_ends_at_a_last_row() -> None:
     rows, counts, _ = replay.learn_rows([0, 3], ["last"])
     assert counts.tolist() == [3, 3]
     assert rows["last"].tolist() == [[False, False, True]] * 2
+
+
+class Newest:
+    """A sampler of nothing but the protocol: it draws the sequence that came last."""
+
+    max_priority = 1.0
+
+    def __init__(self, num_slots: int) -> None:
+        self.born: dict[int, int] = {}
+        self.told: list[int] = []
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.born)
+
+    def contains(self, slots: np.ndarray) -> np.ndarray:
+        return np.isin(slots, list(self.born))
+
+    def insert(self, slots: np.ndarray, born: int) -> None:
+        self.told.append(born)
+        self.born |= dict.fromkeys(slots.tolist(), born)
+
+    def remove(self, slots: np.ndarray) -> None:
+        for slot in slots.tolist():
+            del self.born[slot]
+
+    def sample(self, batch_size: int, generator: np.random.Generator) -> Draw:
+        newest = max(self.born, key=lambda slot: self.born[slot])
+        ones = np.ones(batch_size)
+        return Draw(np.full(batch_size, newest), ones, ones.astype(np.float32))
+
+
+def test_the_buffer_knows_a_sampler_by_its_protocol() -> None:
+    """It is told how many rows there are when a sequence comes: the episode of 12 rows completes 5, 9, 11."""
+    layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
+    made: list[Newest] = []
+
+    def sampler(num_slots: int) -> Any:
+        made.append(Newest(num_slots))
+        return made[-1]
+
+    replay, streams = SequenceReplay(FIELDS, layout, 40, 1, sampler), Streams(1)
+    assert append_episode(replay, streams, 0, 12) == [0, 4, 8]
+    assert made[0].told == [6, 10, 12]
+    _, info = replay.sample(2, np.random.default_rng(0))
+    assert info.ids.tolist() == [8, 8]
+    for length in (12, 12, 12):
+        append_episode(replay, streams, 0, length)
+    assert replay.num_sequences == len(made[0].born) < 12, "those that are overwritten are taken out"
+    assert replay.sample(1, np.random.default_rng(0))[1].ids.tolist() == [44]

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay import Prefix, SampleInfo, SequenceBatch, SequenceLayout, SequenceReplay
+from replay import Prefix, SampleInfo, SequenceBatch, SequenceLayout, SequenceReplay, UniformSampler
 from tests.reference.naive_replay import NaiveReplay
-from tests.replay.streams import FIELDS, Streams
+from tests.replay.streams import FIELDS, Streams, proportional
 
 WINDOW = max(field.window for field in FIELDS.values())
 ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "rows"]
@@ -28,8 +28,10 @@ def setups(draw: st.DrawFn) -> tuple[SequenceReplay, NaiveReplay]:
     steps_per_stream = needed + draw(st.integers(1, 30))
     capacity = steps_per_stream * num_streams + draw(st.integers(0, num_streams - 1))
     exponents = draw(st.sampled_from([(0.9, 0.6), (0.0, 0.0), (1.0, 1.0), (0.5, 0.0)]))
-    arguments = (FIELDS, layout, capacity, num_streams, *exponents)
-    return SequenceReplay(*arguments), NaiveReplay(*arguments)
+    arguments = (FIELDS, layout, capacity, num_streams)
+    is_uniform = exponents == (0.0, 0.0) and draw(st.booleans())
+    sampler = UniformSampler if is_uniform else proportional(*exponents)
+    return SequenceReplay(*arguments, sampler), NaiveReplay(*arguments, *exponents)
 
 
 def real(batch_block: np.ndarray, row: int, count: int) -> np.ndarray:
@@ -153,7 +155,7 @@ def test_random_operations(
             priorities = random.exponential(2.0, 4) * (random.random(4) < 0.9)
             applied = naive.update_priorities([int(id_) for id_ in asked], list(priorities))
             assert replay.update_priorities(asked, priorities) == applied
-            assert replay.max_priority == naive.max_priority
+            assert replay.sampler.max_priority == naive.max_priority
         if replay.num_sequences and random.random() < 0.2:
             draw_seed = int(random.integers(2**32))
             batch, info = replay.sample(5, np.random.default_rng(draw_seed))

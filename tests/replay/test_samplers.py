@@ -9,7 +9,7 @@ from replay.samplers import ProportionalSampler, checked_priorities
 def sampler_with(priorities: dict[int, float], alpha: float, beta: float) -> ProportionalSampler:
     sampler = ProportionalSampler(10_000, alpha, beta)
     slots = np.array(list(priorities))
-    sampler.insert(slots)
+    sampler.insert(slots, born=0)
     sampler.update(slots, np.array(list(priorities.values()), np.float32))
     return sampler
 
@@ -55,7 +55,7 @@ def test_alpha_by_hand() -> None:
 def test_a_new_sequence_has_the_power_of_the_running_maximum_too() -> None:
     """p = 16, and 16 of the newcomer, with alpha 0.5: mass 4, 4."""
     sampler = sampler_with({1: 16.0}, 0.5, 0.0)
-    sampler.insert(np.array([2]))
+    sampler.insert(np.array([2]), born=0)
     draw = sampler.sample(2, np.random.default_rng(0))
     assert draw.slots.tolist() == [1, 2]
     np.testing.assert_allclose(draw.probabilities, [0.5, 0.5])
@@ -82,7 +82,7 @@ def test_new_sequences_enter_with_the_running_maximum() -> None:
     sampler.update(np.array([1]), np.array([8.0], np.float32))
     sampler.update(np.array([1]), np.array([2.0], np.float32))
     assert sampler.max_priority == 8.0  # running: it does not come down
-    sampler.insert(np.array([2]))
+    sampler.insert(np.array([2]), born=0)
     assert sampler.sample(1, np.random.default_rng(0)).probabilities in (0.2, 0.8)
     assert sampler.priority_statistics() == {"minimum": 2.0, "mean": 5.0, "maximum": 8.0}
     assert sampler.num_sequences == 2
@@ -112,7 +112,7 @@ def test_nothing_to_sample() -> None:
     sampler = ProportionalSampler(10, 0.9, 0.6)
     with pytest.raises(ValueError, match="no sequence can be sampled yet"):
         sampler.sample(1, np.random.default_rng(0))
-    sampler.insert(np.array([3]))
+    sampler.insert(np.array([3]), born=0)
     with pytest.raises(ValueError, match="batch_size is 0"):
         sampler.sample(0, np.random.default_rng(0))
     assert sampler.sample(2, np.random.default_rng(0)).slots.tolist() == [3, 3]

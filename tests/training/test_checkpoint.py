@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as stnp
 from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint
 from dtqn.training.checkpoint import CheckpointError
-from replay import Field, SequenceLayout, SequenceReplay
+from replay import Field, SequenceLayout, SequenceReplay, UniformSampler
 from tests.training.fake import edited_checkpoint
 
 _FORMAT = f'"format": {checkpoint.FORMAT}'.encode()
@@ -138,7 +138,7 @@ def _large_replay(streams=3, rows=4000):
     fields = {name: Field((), bool, "rows") for name in ("first", "last")}
     fields |= {"x": Field((3,), np.int16, "rows"), "trace": Field((1250,), np.float32, "trace", window=2)}
     layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=0, n_step=1)
-    replay = SequenceReplay(fields, layout, 12_100, streams, 0.0, 0.0)
+    replay = SequenceReplay(fields, layout, 12_100, streams, UniformSampler)
     rng = np.random.default_rng(0)
     for row in range(rows):
         flags = {"first": np.full(streams, row % 10 == 0), "last": np.full(streams, row % 10 == 9)}

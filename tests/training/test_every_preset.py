@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import dtqn
-from dtqn.settings import layers, presets
+from dtqn.choices.cores import CORES
+from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.training import checkpoint
 from dtqn.training.setup import make_network
 from dtqn.training.trainer import Trainer
+from tests.cases import PRESETS
 
-PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
 SMALL = {
     "env": "gridverse-memory-5x5", "task.time_limit": "20", "seed": "3", "device": "cpu",
@@ -47,6 +48,10 @@ def test_a_preset_is_a_difference(agent: str) -> None:
         name for name, config in others.items() if config == config_of(agent).model_dump(exclude={"agent"})
     ]
     assert same == []
+
+
+def test_every_core_has_a_preset() -> None:
+    assert {config_of(agent).network.core.name for agent in PRESETS} == set(CORES.by_name)
 
 
 def test_the_docs_have_every_agent_with_its_parameters() -> None:

@@ -18,6 +18,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.training import machine, preflight, setup
 from dtqn.training.trainer import Trainer
+from tests.cases import PRESETS
 from tests.training import fake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,10 @@ def config_of(agent: str, **flags: str) -> Config:
     return presets.resolve(None, {"agent": agent, "env": "gridverse-memory-7x7", **flags}, {})
 
 
-@pytest.mark.parametrize("agent", ["gtrxl", "coberl", "darqn", "lru", "gated-deltanet", "dtqn-paper"])
+ONE_A_CORE = {config_of(agent).network.core.name: agent for agent in PRESETS}.values()
+
+
+@pytest.mark.parametrize("agent", [*ONE_A_CORE, "darqn", "dtqn-paper"])
 def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six times its parameters, whether it is made to be counted or is only a shape."""
     config = config_of(agent)

@@ -31,8 +31,8 @@ from dtqn.settings import layers, presets
 from dtqn.training import session
 from dtqn.training.trainer import Trainer
 from tests import golden
+from tests.cases import PRESETS
 
-PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 OPTIONS = {
     "gtrxl+stored+n_step": ["--replay.memory", "stored", "--learner.returns", "n_step"],
     "gtrxl+peng+hard": ["--learner.returns", "peng", "--learner.target_update", "hard"],

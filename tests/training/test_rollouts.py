@@ -217,7 +217,7 @@ def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Tra
     trainer._first_priorities = None  # type: ignore[method-assign,assignment]
     rows = [row for _ in range(2 * T) if (row := trainer.advance())]
     assert rows and not any(name.startswith("replay/priority") for row in rows for name in row)
-    assert trainer.replay.max_priority == 1.0
+    assert trainer.replay.sampler.max_priority == 1.0
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(5, 0), (300, 0), (300, T * NUM_ENVS)])
