@@ -7,14 +7,14 @@ run.policy.act(observation)
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
-from unittest import mock
 
 import yaml
 
+from dtqn.program import program
 from dtqn.settings import trust
 from dtqn.settings.config import Config, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
@@ -181,12 +181,15 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
     Runs of objects that no other process finds are trained in this one, one after the other. The same call
     goes on after an interruption. Errors are those of `train`.
     """
-    from dtqn.commands.experiments import compared
-    from dtqn.experiments import comparison_table
+    from dtqn.experiments import compare, comparison_table
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
-    folder = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    given = _texts({"agents": agents, "env": env, "seeds": seeds, **more})
+    command = f"{program()} compare {shlex.join(f'--{name}={text}' for name, text in given.items())}"
+    with trust.given(trust_code):
+        code, folder = compare.asked(given, command)
+    _interrupt(code)
     return comparison_table.read(folder / "table.json")
 
 
@@ -197,25 +200,14 @@ def sweep(
 
     `trials` is `--run-cap`, runs in all. Where none has a result, a RuntimeError says so.
     """
-    from dtqn.commands.experiments import swept
+    from dtqn.experiments import sweep
 
-    found = _asked(swept, {"env": env, "run_cap": trials, **more}, trust_code, str(file))
+    with trust.given(trust_code):
+        code, found = sweep.asked(Path(file), _texts({"env": env, "run_cap": trials, **more}))
+    _interrupt(code)
     if found is None:
         raise RuntimeError("no configuration has a result")
     return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
-
-
-def _asked(
-    command: Callable[[list[str]], tuple[int, Any]], given: Mapping[str, Any], trust_code: bool, *words: str
-) -> Any:
-    """What comes of a command that is typed so. It leaves no environment variable behind."""
-    switches = {name: x for name, x in given.items() if isinstance(x, bool | None) and not setting_of(name)}
-    texts = _texts({name: x for name, x in given.items() if name not in switches})
-    options = [f"--{name}={text}" for name, text in texts.items()]
-    with trust.given(trust_code), mock.patch.dict(os.environ):
-        code, found = command([*words, *options, *(f"--{name}" for name, x in switches.items() if x)])
-    _interrupt(code)
-    return found
 
 
 def _interrupt(code: int) -> None:

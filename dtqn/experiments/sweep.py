@@ -16,8 +16,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from dtqn.experiments import options
 from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
@@ -127,52 +128,43 @@ class Sweep:
             return results.write_best(self.resolve(board[0].trials[0].parameters))
 
 
-class Asked(NamedTuple):
-    """The command line's part beside the sweep file; None leaves it to the file."""
-
-    settings: Mapping[str, str]
-    """Settings of all runs. The file may fix them too, and may not search them."""
-    config: Path | None
-    runs_dir: Path
-    out: Path | None
-    run_cap: int | None
-    jobs: int | None
-    search_seed: int
-
-
-def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
+def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
     """Run the sweep of a file, or go on with it; the program's exit code, and the best line of the board.
+
+    Args:
+        given: options and settings of all runs by name. The file may fix these too, and may not search them.
 
     Raises:
         ConfigError: before anything is there, where the file or the settings are wrong.
     """
-    file = read_file(path)
-    file.check_given(asked.settings)
-    run_cap = asked.run_cap or file.run_cap
+    own, file = options.Sweep.of(given), read_file(path)
+    file.check_given(given)
+    run_cap = own.run_cap or file.run_cap
     if run_cap is None and file.method != "grid":
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
-    resolve = functools.partial(_resolved, file, asked)
+    resolve = functools.partial(_resolved, file, own, given)
     config = check(file, resolve)  # before anything is there
     if line := objects.told(config):
         print(line, flush=True)
-    jobs = asked.jobs or fitting(config)
-    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
-    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
-    digest = digest_of(file, config, asked.search_seed)
-    folder = asked.out or default_folder(file, digest, asked.runs_dir)
-    make_writable("--runs-dir", asked.runs_dir)
+    digest = digest_of(file, config, own.search_seed)
+    folder = own.out or default_folder(file, digest, own.runs_dir)
+    make_writable("--runs-dir", own.runs_dir)
     make_writable("--out", folder)
-    with contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study:
-        sweep = Sweep(study, resolve, asked.runs_dir, run_cap)
-        return run(sweep, jobs), next(iter(sweep.results().ranked()), None)
+    with (
+        contextlib.closing(Study(file, folder, own.search_seed, digest)) as study,
+        options.told_to_wandb(WANDB_RUN_GROUP=file.name, WANDB_JOB_TYPE="sweep"),
+    ):
+        sweep = Sweep(study, resolve, own.runs_dir, run_cap)
+        return run(sweep, own.jobs or fitting(config)), next(iter(sweep.results().ranked()), None)
 
 
-def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
+def _resolved(
+    file: SweepFile, own: options.Sweep, given: Mapping[str, str], parameters: Mapping[str, Any]
+) -> Config:
     from dtqn.training import preflight
 
     choice = Layer(str(file.path), nested(parameters))
-    config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
-    config = objects.settled(config, asked.jobs)
+    config = objects.settled(presets.resolve(own.config, given, os.environ, below=[choice]), own.jobs)
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
     preflight.check(config)

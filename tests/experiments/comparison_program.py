@@ -115,10 +115,10 @@ def run(tmp_path, monkeypatch):
             for seed in range(1, len(seeds) + 1)
         ]
         out = io.StringIO()
-        code = compare.compare(
-            configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out=out
-        )
-        return code, out.getvalue()
+        folders = tmp_path / "runs", tmp_path / "out"
+        return compare.compare(
+            compare.Comparison(configs, parallel, *folders, baseline, given), out
+        ), out.getvalue()
 
     return run
 

@@ -87,10 +87,9 @@ def run(tmp_path, monkeypatch):
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records": tmp_path / "records.jsonl" if records else None}
-        code = compare.compare(
-            configs, parallel, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
-        )
-        return code, out.getvalue()
+        folders = folder / "runs", folder / "out"
+        asked = compare.Comparison(configs, parallel, *folders, "dqn", {}, suite=suite, **given)
+        return compare.compare(asked, out), out.getvalue()
 
     return run
 

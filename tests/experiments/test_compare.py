@@ -289,7 +289,7 @@ def _fails(capsys, *argv):
         (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is no setting .from agent a.; did .*"),
         (
             ["--agents", "gtrxl", "--seeds", "99999"],
-            "argument --seeds: 99999 must be an integer from 1 to 10000",
+            "--seeds is 99999: must be an integer of at least 1 and at most 10000",
         ),
         (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
         (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),
@@ -306,12 +306,12 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, argv, messag
 
 def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
     argv += f" --first-seed 7 --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
     assert cli.main(argv.split()) == 0
-    configs, parallel, runs_dir, folder, baseline, given, own_agents = asked[0]
+    configs, parallel, runs_dir, folder, baseline, given, own_agents, *_ = asked[0]
     assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
         (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (7, 8)
     ]
@@ -331,13 +331,13 @@ def test_a_folder_of_runs_that_is_a_file_is_one_line_by_the_name_of_its_option(t
 
 def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.yaml").write_text("network: {core: lru}")
     agents = "gtrxl,my.yaml,long=gtrxl+network.core.memory_length=80,wide=my.yaml+network.width=128"
     argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.core.memory_length 7 --baseline long"
     assert cli.main(argv.split()) == 0
-    configs, *_, own_agents = asked[0]
+    configs, own_agents = asked[0].configs, asked[0].own_agents
     found = [
         (c.agent, c.network.core.name, getattr(c.network.core, "memory_length", None), c.network.width)
         for c in configs
@@ -398,6 +398,7 @@ def test_runs_with_and_without_a_success_are_refused_before_any_is_trained(tmp_p
     flags = {"env": "CartPole-v1", "total_env_steps": "400", "wandb": "disabled"}
     own = {"dqn": {"task.success": "return>=20"}, "lstm": {}}
     configs = [resolve(None, flags | {"agent": agent} | own[agent], {}) for agent in agents]
+    asked = compare.Comparison(configs, 1, tmp_path / "runs", tmp_path / "out", None, {})
     with pytest.raises(ConfigError, match="dqn seed 1 has a success on CartPole-v1, lstm seed 1 has none"):
-        compare.compare(configs, 1, tmp_path / "runs", tmp_path / "out", None, {}, out=io.StringIO())
+        compare.compare(asked, io.StringIO())
     assert not list(tmp_path.rglob("config.yaml"))
