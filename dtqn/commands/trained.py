@@ -187,12 +187,12 @@ def export(arguments: Sequence[str]) -> int:
     given = parser.read()
     to: Path = given["to"]
     directory, config = _run_of(given)
-    from dtqn.export import card, folder
+    from dtqn.export import folder
 
     _warn(directory, config)
     scores = folder.export(directory, to, given["episodes"], given["seed"])
     for weights, result in scores.items():
-        print(f"{weights} weights: {card.score(result)}")
+        print(f"{weights} weights: {folder.score(result)}")
     print(f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}")
     return 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dtqn.acting.episode_intervals import Figure
-from dtqn.inspection.verdict import Verdict
+from dtqn.inspection.trials import Verdict
 from dtqn.text import columns, one_line
 
 DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -15,11 +15,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from PIL import Image
 
 import envs
-from dtqn.inspection import page_runs
+from dtqn.inspection import report
 from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, steps_of
 from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
-from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import Episode, Outcome
+from dtqn.inspection.report import Run
 from dtqn.settings.names import name_of
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
@@ -141,7 +141,7 @@ def test_a_row_of_the_table_is_the_last_evaluation() -> None:
     rows = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
     ended = _run("gru", 1, [_row(500, 0.9, 3.0), *rows])
     open_one = _run("gru", 2, [_row(6000, None, -2.0)], "CartPole-v1", ended=False)
-    of_ended, of_open = page_runs.row(ended), page_runs.row(open_one)
+    of_ended, of_open = report.row(ended), report.row(open_one)
     assert of_ended == ["t-maze-passive-6", "gru", "1", "success 25.0% [15.0%, 35.0%]", "1 000", "1.7"]
     assert of_open[3] == "return -2"
     assert of_open[4].startswith("6 000 of ") and of_open[5] == "10.0"
@@ -155,7 +155,7 @@ def test_an_agent_is_a_line() -> None:
     ]
     single = _run("lstm", 1, [_row(100, 0.5, 0.0), _row(300, 0.7, 0.0)])
     other_task = _run("gru", 1, [_row(50, None, 7.0)], "CartPole-v1", ended=False)
-    of_maze, of_pole = page_runs.panels([*two, single, other_task])
+    of_maze, of_pole = report.panels([*two, single, other_task])
     assert (of_maze.name, of_pole.name) == ("success", "return")
     mean, lstm = of_maze.curves
     assert (mean.label, list(mean.x), list(mean.runs)) == ("gru", [100, 200], [2])
