@@ -43,32 +43,26 @@ from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row,
 class Comparison(NamedTuple):
     """A comparison that is to be made, or gone on with."""
 
+    own: options.Comparison
+    """What it is asked for; `jobs` and `out` are no longer None."""
     configs: Sequence[Config]
     """Of all runs."""
-    at_once: int
-    """Runs at a time."""
-    runs_dir: Path
-    """Where runs are found by their settings."""
-    folder: Path
-    """Where the table and the curves go."""
-    baseline: str | None
-    """The agent that the others are compared with."""
     given: Mapping[str, str]
     """Settings of all runs as they were typed, to be told with the table."""
     own_agents: Sequence[str] = ()
     """Files and variants of agents, as they were typed."""
     suite: Suite | None = None
     """What the tasks are of, for their scores, its notes and its pictures."""
-    records: Path | None = None
-    """The file where finished runs are found too, and leave their records; None: nowhere."""
-    records_only: bool = False
-    """Train nothing; the table is of what has finished."""
-    metrics: Sequence[str] = ()
-    """Those that get a column in the tables."""
     search: Search | None = None
     """The equal search that the runs are of, which gets two more files."""
     command: str = ""
     """As it was typed."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the table and the curves go."""
+        assert self.own.out is not None
+        return self.own.out
 
 
 def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
@@ -80,7 +74,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     suite, records = _suite(own, given), own.records
     if suite is not None and records is None and own.budget_share == 1 and RECORDS.is_dir():
         records = RECORDS / f"{suite.name}{SUFFIX}"
-    metrics = read_metrics(own.metrics) if own.metrics else []
+    read_metrics(own.metrics)  # which may be wrong
     agents, search = read_agents(own.agents), None
     own_agents = [item for name, item in agents.items() if name != item]
     if searched is not None:
@@ -97,21 +91,10 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     if line := objects.told(only_here):
         print(line, flush=True)
     told = {} if own.config is None else {"config": str(own.config)}
-    comparison = Comparison(
-        configs,
-        own.jobs or fitting(only_here),
-        own.runs_dir,
-        own.out or default_folder(configs, own.runs_dir, suite),
-        own.baseline,
-        told | {name: value for name, value in given.items() if name != "env"},
-        own_agents,
-        suite,
-        records,
-        own.records_only,
-        metrics,
-        search,
-        command,
-    )
+    told |= {name: value for name, value in given.items() if name != "env"}
+    out = own.out or default_folder(configs, own.runs_dir, suite)
+    settled = {"jobs": own.jobs or fitting(only_here), "out": out, "records": records}
+    comparison = Comparison(own.model_copy(update=settled), configs, told, own_agents, suite, search, command)
     with options.told_to_wandb(WANDB_JOB_TYPE="compare"):
         return compare(comparison), comparison.folder
 
@@ -165,13 +148,13 @@ def names(option: str, text: str) -> list[str]:
     return found
 
 
-def read_metrics(text: str) -> list[str]:
-    """Names of metrics with commas between.
+def read_metrics(text: str | None) -> list[str]:
+    """Names of metrics with commas between, if there are any.
 
     Raises:
         ConfigError: for one that no table can have.
     """
-    found = names("--metrics", text)
+    found = names("--metrics", text) if text else []
     for name in found:
         if name not in SUMMARISED:
             near = "" if name in METRICS else nearest(name, SUMMARISED)
@@ -254,9 +237,9 @@ def compare(of: Comparison, out: TextIO | None = None) -> int:
     Raises:
         ConfigError: before anything is trained, where nothing can be written to its folders.
     """
-    out, shelf = out or sys.stdout, Records(of.records)
-    if of.runs_dir in of.folder.parents:  # as by default
-        make_writable("--runs-dir", of.runs_dir)
+    out, shelf = out or sys.stdout, Records(of.own.records)
+    if of.own.runs_dir in of.folder.parents:  # as by default
+        make_writable("--runs-dir", of.own.runs_dir)
     make_writable("--out", of.folder)
     scores = scores_of(of.configs, of.suite)
     outcomes, caught = _gathered(of, shelf, out)
@@ -273,7 +256,7 @@ def compare(of: Comparison, out: TextIO | None = None) -> int:
         )
     print(f"\n{told} in {of.folder}", file=out)
     if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {of.records}, as said above", file=out)
+        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
@@ -287,10 +270,11 @@ def _written(
     floors = {
         env: floor if of.suite is None else _known(floor, scores[env]) for env, floor in measured.items()
     }
+    metrics = read_metrics(of.own.metrics)
     runs = [
-        comparison_table.run_figures(outcome, scores[outcome.config.env], of.metrics) for outcome in outcomes
+        comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
     ]
-    notes = comparison_notes.notes(outcomes, runs, of.given, of.suite, of.metrics)
+    notes = comparison_notes.notes(outcomes, runs, of.given, of.suite, metrics)
     if of.own_agents:
         notes.append(f"Agents of your own: {', '.join(of.own_agents)}.")
     if of.search is not None:
@@ -329,35 +313,33 @@ def _table(
     if len(tasks) > 1:
         groups[comparison_table.ALL_TASKS] = tasks
     published = of.suite.published if of.suite is not None else ()
-    lines = comparison_table.agent_lines(runs, of.baseline, floors, scores, groups, published)
+    lines = comparison_table.agent_lines(runs, of.own.baseline, floors, scores, groups, published)
     under = {
         name: [
             *(one.note for one in published if [one.task] == envs),
-            *comparison_notes.few_runs([line for line in lines if line["env"] == name], of.baseline),
+            *comparison_notes.few_runs([line for line in lines if line["env"] == name], of.own.baseline),
         ]
         for name, envs in groups.items()
     }
-    return comparison_table.Table(lines, of.baseline, under, notes, comparison_notes.ended_early(runs))
+    return comparison_table.Table(lines, of.own.baseline, under, notes, comparison_notes.ended_early(runs))
 
 
 def _gathered(of: Comparison, shelf: Records, out: TextIO) -> tuple[list[Outcome], int | None]:
     """The outcome of each run, those without a record trained; the signal that came."""
-    known = [
-        shelf.find(config) or (_untrained(of, config) if of.records_only else None) for config in of.configs
-    ]
+    known = [shelf.find(config) or _untrained(of, config) for config in of.configs]
     for problem in shelf.problems:
         print(problem, file=out)
     if None in known:
-        make_writable("--runs-dir", of.runs_dir)
+        make_writable("--runs-dir", of.own.runs_dir)
         shelf.check_writable()
-    found = [one or _job(config, of.runs_dir) for one, config in zip(known, of.configs, strict=True)]
-    caught = _train([one for one in found if isinstance(one, Job)], of.at_once, shelf, out)
+    found = [one or _job(config, of.own.runs_dir) for one, config in zip(known, of.configs, strict=True)]
+    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf, out)
     return [_outcome(one) if isinstance(one, Job) else one for one in found], caught
 
 
 def _untrained(of: Comparison, config: Config) -> Outcome | None:
-    """What is told of a run that is not to be trained; None where it has finished."""
-    if RunDir.of_config(config, of.runs_dir).read_result() is not None:
+    """What is told of a run that is not to be trained; None of one that is, or that has finished."""
+    if not of.own.records_only or RunDir.of_config(config, of.own.runs_dir).read_result() is not None:
         return None
     return Outcome(config, "not trained", [], None, "no directory", "--records-only")
 

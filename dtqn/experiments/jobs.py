@@ -223,34 +223,20 @@ class RunQueue:
         known: dict[int, State] = {}
         while True:
             grown = [job for job in self.jobs if job._update()]
-            self._act()
+            if self.caught is None:
+                self._start()
+            else:  # let the runs save and end
+                self._interrupt()
             changed = [job for job in self.jobs if job in grown or known.get(id(job)) != job.state]
             known = {id(job): job.state for job in self.jobs}
-            self._gather_news()
+            self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
+            for job in self.jobs:
+                job.news = ""
             yield changed
-            if self._is_done:
+            if all(job.ended if self.caught is None else job.state != "running" for job in self.jobs):
                 return
             if not any(job.ended for job in changed):  # where one has ended the next starts at once
                 self._pause()
-
-    def _act(self) -> None:
-        """Start what there is room for; after a signal let the runs save and end."""
-        if self.caught is None:
-            self._start()
-        else:
-            self._interrupt()
-
-    def _gather_news(self) -> None:
-        self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
-        for job in self.jobs:
-            job.news = ""
-
-    @property
-    def _is_done(self) -> bool:
-        left = [job for job in self.jobs if not job.ended]
-        if self.caught is None:
-            return not left
-        return not any(job.state == "running" for job in left)
 
     def _pause(self) -> None:
         """Until the next look, or a signal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -55,12 +54,6 @@ class Process:
         if code is not None and self._process.stdin is not None:
             self._process.stdin.close()
         return code
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """The exit code, once it has ended; None where it has not after so many seconds."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(seconds)
-        return None
 
     def end(self) -> None:
         """Let it write a checkpoint and end."""

@@ -111,14 +111,10 @@ class Results(NamedTuple):
         return [*told, again, f"report   {report}"]
 
 
-def _result(trial: Trial) -> float | None:
-    """What a run came to, if it has ended."""
-    return trial.value if trial.state in ("finished", "stopped") else None
-
-
 def _mean(trials: Sequence[Trial]) -> float | None:
-    known = [value for value in map(_result, trials) if value is not None]
-    return statistics.fmean(known) if len(known) == len(trials) else None
+    """What runs came to, if all have ended."""
+    ended = [one.value for one in trials if one.state in ("finished", "stopped") and one.value is not None]
+    return statistics.fmean(ended) if len(ended) == len(trials) else None
 
 
 def _cell(value: Any) -> str:

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtqn.inspection import dependence
-from dtqn.inspection.attention import attention
+from dtqn.inspection.measures import Map, mapped
 from dtqn.inspection.page_observations import Observations, Pictures, parts_of, png
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import num_actions
-from dtqn.types import Observation, map_tree
+from dtqn.types import map_tree
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
@@ -107,7 +106,8 @@ def _episode(
     steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
-    others = dependence.replacements(episodes, number, count, generator)
+    actions, kept = num_actions(run.task), set(steps.tolist())
+    maps = mapped(run.network, episodes, number, count, actions, generator, kept)
     return {
         "number": number,
         "success": episode.success if run.task.has_success else None,
@@ -120,33 +120,23 @@ def _episode(
         "view": seen,
         "picture": None if pictures is None else [observations.pictures.add(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
-        "maps": _maps(run, episode, steps, others),
+        "maps": _of_shown(maps, steps),
     }
 
 
-def _maps(
-    run: TrainedRun, episode: Episode, steps: np.ndarray, others: Observation
-) -> dict[str, list[list[int]]]:
+def _of_shown(found: Map, steps: np.ndarray) -> dict[str, list[list[int]]]:
     """By name, for each decision that is shown its dependence on the steps up to it, in thousandths."""
-    network = run.network
-    kept = set(steps.tolist())
-    on_shown = dependence.one_step(network, episode, others, kept)
-    found = {
-        "shown": on_shown.advantage,
-        "flips": on_shown.flips,
-        "actions": dependence.actions_before(network, episode, num_actions(run.task), kept),
+    maps = {
+        "shown": found.dependence.advantage,
+        "flips": found.dependence.flips,
+        "actions": found.actions,
+        "attention": found.attention,
     }
-    looked = attention(network, episode)
-    if looked is not None:
-        found["attention"] = looked.rollout
     return {
-        name: [_mille(of[t, steps[: row + 1]]) for row, t in enumerate(steps)] for name, of in found.items()
+        name: [np.rint(of[t, steps[: row + 1]] * MILLE).astype(int).tolist() for row, t in enumerate(steps)]
+        for name, of in maps.items()
+        if of is not None
     }
-
-
-def _mille(values: np.ndarray) -> list[int]:
-    whole: list[int] = np.rint(values * MILLE).astype(int).tolist()
-    return whole
 
 
 def _digits(value: float) -> float:

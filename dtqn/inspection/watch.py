@@ -17,11 +17,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from dtqn.inspection import dependence
-from dtqn.inspection.recorder import Episode, TrainedRun, load, play
+from dtqn.inspection.recorder import Episode, TrainedRun, play
 from dtqn.plots import MONOSPACE
 from dtqn.settings.config import Config, wrong
 from dtqn.text import one_line
-from dtqn.training.directory import RunDir
 from dtqn.training.display import open_film
 from dtqn.training.setup import make_env
 from envs import pictures
@@ -149,40 +148,28 @@ _SLOWER = 4
 """A step is shown so many times as long as in other films, as it has figures to be read."""
 
 
-class Asked(NamedTuple):
-    episodes: int
-    seed: int
-    weights: str
-    delay_seconds: float
-    gif: Path | None
-    """The film of the first episode."""
-
-
-def watch(directory: RunDir, asked: Asked, out: TextIO) -> None:
-    """Show episodes on `out`, and keep the first one as a film where that is asked for.
+def watch(run: TrainedRun, delay_seconds: float, gif: Path | None, out: TextIO) -> None:
+    """Show the run's episodes on `out`, and keep the first one as the film `gif`.
 
     Raises:
         ConfigError: a film is asked for of a task that cannot be drawn, or cannot be written.
     """
-    if asked.gif is not None and asked.gif.suffix != ".gif":
-        raise wrong("--gif", asked.gif, "its name must end in .gif")
-    run = load(directory, asked.weights, 1, asked.seed)
     is_terminal = out.isatty()
-    draws = (is_terminal or asked.gif is not None) and _draws(run.config, asked.gif)
+    draws = (is_terminal or gif is not None) and _draws(run.config, gif)
     with contextlib.closing(open_film(out)) as view:
-        for number in range(1, asked.episodes + 1):
-            shown = record(run, number, asked.seed, draws)
-            if number == 1 and asked.gif is not None:
-                _write(frames(shown), asked.gif)
+        for number in range(1, run.episodes + 1):
+            shown = record(run, number, draws)
+            if number == 1 and gif is not None:
+                _write(frames(shown), gif)
             for t in range(shown.episode.length + 1):
                 at_end = t == shown.episode.length
                 line = outcome(shown) if at_end else plain(shown, t)
                 picture = _small(shown, t) if is_terminal else None
                 view.show(picture, panel(shown, t), line, keep=at_end)
                 if is_terminal:
-                    time.sleep(asked.delay_seconds)
-    if asked.gif is not None:
-        print(f"film of episode 1: {asked.gif}", file=out)
+                    time.sleep(delay_seconds)
+    if gif is not None:
+        print(f"film of episode 1: {gif}", file=out)
 
 
 def _small(shown: Shown, t: int) -> np.ndarray | None:
@@ -194,29 +181,29 @@ def _small(shown: Shown, t: int) -> np.ndarray | None:
     return shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
 
 
-def record(run: TrainedRun, number: int, seed: int, draws: bool) -> Shown:
-    """Greedy episode `number` of this seed; every number begins another one.
+def record(run: TrainedRun, number: int, draws: bool) -> Shown:
+    """Greedy episode `number` of the run's seed; every number begins another one.
 
     Args:
         draws: keep pictures of it; the task must be one that can be drawn.
     """
-    copies = run._replace(episodes=1, seed=(seed, number)).copies("rgb_array" if draws else None)
+    copies = run._replace(episodes=1, seed=(run.seed, number)).copies("rgb_array" if draws else None)
     (episode,) = play(run.network, copies, pictures_of=[0] if draws else [])
     return Shown(
         number=number,
         actions=run.task.name_actions(),
         episode=episode,
-        dependence=_dependence(run, episode, seed),
+        dependence=_dependence(run, episode),
         success=episode.success if run.task.has_success else None,
     )
 
 
-def _dependence(run: TrainedRun, episode: Episode, seed: int) -> np.ndarray | None:
+def _dependence(run: TrainedRun, episode: Episode) -> np.ndarray | None:
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(seed, 0)).copies())
-    generator = np.random.default_rng(seed)
+    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).copies())
+    generator = np.random.default_rng(run.seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage
 

@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield started
     for directory, process in begun:
         (directory / "end").touch()
-        assert process.wait() == 0
+        assert process._process.wait() == 0
 
 
 def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytes
     assert gpu == "5"
     assert start()[0] == "2"
     (directory / "end").touch()
-    process.wait()
+    process._process.wait()
     assert start()[0] == "5"
     assert start()[0] == "5"
     assert start()[0] == "2"

@@ -134,7 +134,7 @@ def _nothing(*_: object, **__: object) -> int:
 
 
 def _only_tables(asked: compare.Comparison) -> int:
-    return _COMPARE(asked) if asked.records_only and asked.suite is None else 0
+    return _COMPARE(asked) if asked.own.records_only and asked.suite is None else 0
 
 
 def _claim(search: sweep.Sweep, *_: object) -> None:
