@@ -236,14 +236,11 @@ def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "
         elif name in objects.SETTINGS and not isinstance(value, str):
             found |= objects.named({name: value}, began)
         elif is_own:
-            found[name] = _yaml(name, value)
+            if not is_plain(value):
+                right = "must be a number, text, true, false, None, or lists and mappings of these"
+                raise wrong(name, value, right)
+            found[name] = yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]
         else:
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             found[name] = text.lower() if isinstance(value, bool | None) else text
     return found
-
-
-def _yaml(name: str, value: Any) -> str:
-    if not is_plain(value):
-        raise wrong(name, value, "must be a number, text, true, false, None, or lists and mappings of these")
-    return yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]

@@ -18,8 +18,7 @@ from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
 from dtqn.files import write_whole
 from dtqn.inspection import page_episodes
-from dtqn.inspection.page_episodes import Asked
-from dtqn.inspection.page_observations import Pictures
+from dtqn.inspection.page_episodes import Asked, Pictures
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.names import Name, name_of
@@ -177,11 +176,9 @@ def told(file: Path) -> str:
 
 def _home(paths: Sequence[Path]) -> Path:
     """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
-    return (
-        pages_of(paths[0])
-        if len(paths) == 1
-        else Path(os.path.commonpath([path.resolve().parent for path in paths]))
-    )
+    if len(paths) == 1:
+        return pages_of(paths[0])
+    return Path(os.path.commonpath([path.resolve().parent for path in paths]))
 
 
 def _writable(file: Path) -> None:
@@ -189,10 +186,6 @@ def _writable(file: Path) -> None:
     if file.is_dir():
         raise ConfigError(f"--out is {file}: a folder; must be a file such as {file / FILE}")
     make_writable("--out", file.parent)
-
-
-def _title(runs: Sequence[Run]) -> str:
-    return f"{_listed([run.name.agent for run in runs])} on {_listed([run.name.task for run in runs])}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -218,8 +211,9 @@ def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequ
         player: what `player.js` reads; runs none of which has an episode leave the player out.
         notes: how the episodes and their maps were made.
     """
+    agents, tasks = _listed([run.name.agent for run in runs]), _listed([run.name.task for run in runs])
     parts = {
-        "title": html.escape(_title(runs)),
+        "title": html.escape(f"{agents} on {tasks}"),
         "style": _file("style.css"),
         "table": _table(HEADER, [row(run) for run in runs]),
         "curve": _curve(runs),

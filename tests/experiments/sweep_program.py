@@ -13,7 +13,6 @@ from optuna.storages.journal import JournalFileBackend
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
 from dtqn.experiments.sweep_file import read_file
-from dtqn.experiments.sweep_results import Results
 from dtqn.experiments.sweep_study import Trial
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "sweeps").glob("*.yaml"))
@@ -116,4 +115,4 @@ def results_of(folder, values):
         )
         for number, value in enumerate(values, 1)
     ]
-    return Results(read_file(folder / "file.yaml"), folder, trials)
+    return sweep.Results(read_file(folder / "file.yaml"), folder, trials)

@@ -16,7 +16,6 @@ import envs
 from dtqn import cli
 from dtqn.experiments import sweep
 from dtqn.experiments.sweep_file import read_file
-from dtqn.experiments.sweep_results import Results
 from dtqn.experiments.sweep_study import Trial, draws
 from dtqn.settings.presets import resolve
 from tests.experiments import sweep_program
@@ -168,7 +167,7 @@ def test_the_leaderboard_has_the_first_parameters_that_vary(tmp_path):
             "learner.returns.q_lambda": number,
         }
         trials.append(Trial(number, parameters, "finished", value=number / 8))
-    results = Results(file, tmp_path, trials)
+    results = sweep.Results(file, tmp_path, trials)
     header, *lines = results.table()
     assert header.split() == ["mean_success", "run", *file.searched[1:6]]
     assert [line.split()[:4] for line in lines] == [
@@ -307,7 +306,7 @@ def test_hyperband_ends_what_lags_behind(run):
 
 def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for name in ("sweep_study", "sweep_results", "sweep"):
+    for name in ("sweep_study", "sweep"):
         monkeypatch.delitem(sys.modules, f"dtqn.experiments.{name}")
         monkeypatch.delattr(f"dtqn.experiments.{name}")
     assert cli.main(["sweep", str(SHIPPED[0])]) == 2

@@ -58,10 +58,7 @@ def test_people_get_lines_that_fit(folder, capsys, monkeypatch):
     assert cli.main(["runs", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     told = "".join("".join(lines).split())  # as lines break anywhere in a long path
-    for head, state in (
-        ("gtrxl", "cstopped400of600"),
-        ("gtrxlnetwork.encoder.use_prev_reward=true", "bfinished600"),
-    ):
+    for head, state in (("gtrxl", "cstopped400of600"), ("gtrxlnetwork.encoder.use_prev_reward=true", "bfinished600")):
         assert f"t-maze-passive-6{head},in{folder}{state}success" in told
     assert f"t-maze-passive-6gtrxl,in{folder}/deepafinished600success" in told
     assert max(len(line) for line in lines if "--resume" not in line) <= 80
