@@ -20,6 +20,7 @@ from dtqn.settings.config import Config, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
+from dtqn.training.metrics import Row, frame, is_evaluation, read_rows
 from dtqn.training.plan import AUTO, plan
 from envs.options import is_plain
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
     from dtqn.experiments.comparison_table import Table
     from dtqn.policy import Policy
-    from dtqn.training.metrics import Row
 
 
 class Run:
@@ -48,15 +48,11 @@ class Run:
     @property
     def metrics(self) -> list[Row]:
         """The rows of `metrics.jsonl` so far, in order."""
-        from dtqn.training.metrics import read_rows
-
         return read_rows(RunDir(self.run_dir).metrics_file)
 
     @property
     def evaluation(self) -> Row:
         """The last row with an evaluation; empty before the first."""
-        from dtqn.training.metrics import is_evaluation
-
         return next((row for row in reversed(self.metrics) if is_evaluation(row)), {})
 
     @property
@@ -75,8 +71,6 @@ class Run:
 
     def to_pandas(self) -> Any:
         """The metrics as a `pandas.DataFrame` by `env_steps`; a ConfigError where pandas is not installed."""
-        from dtqn.training.metrics import frame
-
         return frame(self.metrics).set_index("env_steps")
 
 
@@ -205,7 +199,7 @@ def sweep(
     with trust.given(trust_code):
         code, found = sweep.asked(Path(file), _texts({"env": env, "run_cap": trials, **more}))
     _interrupt(code)
-    if found is None:
+    if found is None or found.value is None:
         raise RuntimeError("no configuration has a result")
     return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
 

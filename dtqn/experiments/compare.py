@@ -44,7 +44,9 @@ class Comparison(NamedTuple):
     """A comparison that is to be made, or gone on with."""
 
     own: options.Comparison
-    """What it is asked for; `jobs` and `out` are no longer None."""
+    """What it is asked for; `jobs` is no longer None."""
+    folder: Path
+    """Where the table and the curves go."""
     configs: Sequence[Config]
     """Of all runs."""
     given: Mapping[str, str]
@@ -58,28 +60,22 @@ class Comparison(NamedTuple):
     command: str = ""
     """As it was typed."""
 
-    @property
-    def folder(self) -> Path:
-        """Where the table and the curves go."""
-        assert self.own.out is not None
-        return self.own.out
-
 
 def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     """Make the comparison that options and settings by name ask for; the exit code, and its folder."""
     own = options.Comparison.of(given)
-    searched, *twice = [own.search] if isinstance(own.search, str) else own.search or [None]
-    if twice:
-        raise wrong("--search", twice[0], "it is there twice; search one setting at a time")
+    searched = [own.search] if isinstance(own.search, str) else own.search or []
+    if len(searched) > 1:
+        raise wrong("--search", searched[1], "it is there twice; search one setting at a time")
     suite, records = _suite(own, given), own.records
     if suite is not None and records is None and own.budget_share == 1 and RECORDS.is_dir():
         records = RECORDS / f"{suite.name}{SUFFIX}"
     read_metrics(own.metrics)  # which may be wrong
     agents, search = read_agents(own.agents), None
     own_agents = [item for name, item in agents.items() if name != item]
-    if searched is not None:
+    if searched:
         as_they_are = plan(list(agents.values()), [own.first_seed], own.config, given, suite, here=False)
-        search = searches.read(searched, agents, given, suite)
+        search = searches.read(searched[0], agents, given, suite)
         agents = search.items()
     if own.baseline is not None and own.baseline not in agents:
         raise wrong("--baseline", own.baseline, f"it is none of --agents{nearest(own.baseline, agents)}")
@@ -93,8 +89,8 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     told = {} if own.config is None else {"config": str(own.config)}
     told |= {name: value for name, value in given.items() if name != "env"}
     out = own.out or default_folder(configs, own.runs_dir, suite)
-    settled = {"jobs": own.jobs or fitting(only_here), "out": out, "records": records}
-    comparison = Comparison(own.model_copy(update=settled), configs, told, own_agents, suite, search, command)
+    own = own.model_copy(update={"jobs": own.jobs or fitting(only_here), "records": records})
+    comparison = Comparison(own, out, configs, told, own_agents, suite, search, command)
     with options.told_to_wandb(WANDB_JOB_TYPE="compare"):
         return compare(comparison), comparison.folder
 

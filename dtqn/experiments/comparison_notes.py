@@ -108,7 +108,6 @@ def _of_configs(table: Mapping[str, Callable[[Config], object]], configs: Sequen
 
 
 def _ceilings(configs: Iterable[Config]) -> list[str]:
-    """What nobody can exceed."""
     ceilings = {config.env: task_of(config).success_ceiling for config in configs}
     return [
         f"Ceiling: in {env} no agent can exceed {ceiling:.1%} success."

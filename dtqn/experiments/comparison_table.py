@@ -204,12 +204,10 @@ def _formatted(spec: str) -> Callable[[Any, Figures], str]:
 def _median(
     key: str, column: str = "", form: Callable[[Any, Figures], str] = lambda value, line: number(value)
 ) -> Figure:
-    """The median over runs of one of their figures."""
     return Figure(key, lambda of: of.median(key), column, form, single=True)
 
 
 def _mean_of(key: str, column: str) -> Figure:
-    """The mean over runs of one of their figures."""
     return Figure(key, lambda of: of.mean(key), column, _formatted(".3g"), single=True)
 
 

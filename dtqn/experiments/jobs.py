@@ -232,7 +232,6 @@ class Job:
         return True
 
     def _start(self, starter: Starter) -> None:
-        """Begin it or go on with it."""
         self._process, self.state = starter.start(self.directory, self.config), "running"
 
     def _ask(self, state: State) -> None:
@@ -372,7 +371,6 @@ class RunQueue:
             time.sleep(min(0.05, _POLL_SECONDS))
 
     def _start(self) -> None:
-        """Start as many as there is room for."""
         waiting = [job for job in self.jobs if job.state == "waiting" and not job._has_finished()]
         waiting.sort(key=lambda job: job.killed != "")
         room = self.at_once - sum(job.state == "running" for job in self.jobs)

@@ -120,7 +120,7 @@ def run(tmp_path, monkeypatch):
         ]
         out = io.StringIO()
         own = options.Comparison(agents="dqn", jobs=parallel, baseline=baseline, **folders(tmp_path))
-        return compare.compare(compare.Comparison(own, configs, given), out), out.getvalue()
+        return compare.compare(compare.Comparison(own, own.out, configs, given), out), out.getvalue()
 
     return run
 

@@ -88,7 +88,9 @@ def run(tmp_path, monkeypatch):
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records": tmp_path / "records.jsonl" if records else None}
         own = options.Comparison(agents="dqn", jobs=parallel, baseline="dqn", **folders(folder), **given)
-        return compare.compare(compare.Comparison(own, configs, {}, suite=suite), out), out.getvalue()
+        return compare.compare(
+            compare.Comparison(own, own.out, configs, {}, suite=suite), out
+        ), out.getvalue()
 
     return run
 

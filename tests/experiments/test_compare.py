@@ -311,14 +311,14 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
     argv += f" --first-seed 7 --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
     assert cli.main(argv.split()) == 0
-    own, configs, given, own_agents, *_ = asked[0]
+    own, folder, configs, given, own_agents, *_ = asked[0]
     assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
         (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (7, 8)
     ]
     assert {(config.total_env_steps, config.learner.n_step) for config in configs} == {(10_000, 5)}
     assert (own.jobs, own.runs_dir, own.baseline) == (3, tmp_path, "dqn")
     assert (given, own_agents) == ({"total_env_steps": "1e4", "learner.n_step": "5"}, [])
-    assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", own.out.name) and own.out.parent == tmp_path / "compare"
+    assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
 
 
 def test_a_folder_of_runs_that_is_a_file_is_one_line_by_the_name_of_its_option(tmp_path, capsys):
@@ -400,5 +400,5 @@ def test_runs_with_and_without_a_success_are_refused_before_any_is_trained(tmp_p
     configs = [resolve(None, flags | {"agent": agent} | own[agent], {}) for agent in agents]
     own = options.Comparison(agents="dqn", jobs=1, **comparison_program.folders(tmp_path))
     with pytest.raises(ConfigError, match="dqn seed 1 has a success on CartPole-v1, lstm seed 1 has none"):
-        compare.compare(compare.Comparison(own, configs, {}), io.StringIO())
+        compare.compare(compare.Comparison(own, own.out, configs, {}), io.StringIO())
     assert not list(tmp_path.rglob("config.yaml"))

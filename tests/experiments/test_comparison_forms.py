@@ -46,7 +46,7 @@ def test_the_same_figures_in_every_form(run, tmp_path):
             assert (line["minimum"], line["maximum"]) == (min(scores), max(scores))
             assert cell["success, min to max"] == f"{min(scores):.1%} to {max(scores):.1%}"
     few = "Fewer than 5 runs of drqn: minimum and maximum, no interval, no P(better). These figures do not "
-    _, _, _, _, _, *under = text.splitlines()[1:]
+    _, _, _, _, _, *under = text.partition(f"{TASK}\n")[2].splitlines()
     under = under[: under.index("")]
     assert table_of(tmp_path)["under"] == {TASK: under}, "right below the table"
     assert any(note.startswith(few) for note in under)
