@@ -436,7 +436,6 @@ def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):
         ),
         (argtypes.natural, "1.5", "an integer of at least 0"),
         (argtypes.natural, "-1", "an integer of at least 0"),
-        (argtypes.gpus, "1.5", "a whole number, or a share between 0 and 1"),
     ],
 )
 def test_a_number_of_another_kind_is_told(kind, text, right):

@@ -123,12 +123,14 @@ class Parser(argparse.ArgumentParser):
 
     def add_options(self, options: type[Group]) -> None:
         """An option for each of a command's own."""
+        group = self.add_argument_group(options.__name__.lower())
         for name, field in options.model_fields.items():
             once = "append" if list[str] in get_args(field.annotation) else "store"
             more = {"nargs": "?", "const": "true"} if field.annotation is bool else {"action": once}
-            self.add_argument(
+            group.add_argument(
                 f"--{name.replace('_', '-')}",
                 default=argparse.SUPPRESS,
+                metavar="X",
                 required=field.is_required(),
                 help=_help(field),
                 **more,

@@ -205,12 +205,7 @@ def _notes(asked: Asked, played: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequence[str]) -> str:
-    """The page's text, which holds its styles, its program and its data.
-
-    Args:
-        player: what `player.js` reads; runs none of which has an episode leave the player out.
-        notes: how the episodes and their maps were made.
-    """
+    """The page's text, with its styles, its program and the data that `player.js` reads."""
     agents, tasks = _listed([run.name.agent for run in runs]), _listed([run.name.task for run in runs])
     parts = {
         "title": html.escape(f"{agents} on {tasks}"),

@@ -29,8 +29,7 @@ if f'"run_dir":{json.dumps(str(folder))}' not in (here / "out" / "journal.log").
 signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
 with (here / "begun").open("a") as file:
     file.write(name + "\\n")
-with (here / "wandb").open("a") as file:
-    file.write(f"{os.environ['WANDB_RUN_GROUP']} {os.environ['WANDB_JOB_TYPE']}\\n")
+(here / "wandb").open("a").write(f"{os.environ['WANDB_RUN_GROUP']} {os.environ['WANDB_JOB_TYPE']}\\n")
 with (here / "started").open("a") as file:
     file.write(folder.name + "\\n")
 if (here / "broken").exists() and (here / "broken").read_text() in (name, "all"):
