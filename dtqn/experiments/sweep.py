@@ -251,7 +251,8 @@ def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
     config = check(file, resolve)  # before anything is there
     if line := objects.told(config):
         print(line, flush=True)
-    digest = digest_of(file, config, own.search_seed)
+    search = [file.search, config_hash(config), task_identity(config).digest, own.search_seed]
+    digest = hashlib.sha256(json.dumps(search, default=str).encode()).hexdigest()[:8]
     folder = own.out or default_folder(file, digest, own.runs_dir)
     make_writable("--runs-dir", own.runs_dir)
     make_writable("--out", folder)
@@ -289,12 +290,6 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
         except MisfitError as error:
             first = first or str(error)
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
-
-
-def digest_of(file: SweepFile, config: Config, seed: int) -> str:
-    """That of a search with its task, and of the settings of its first run."""
-    content = [file.search, config_hash(config), task_identity(config).digest, seed]
-    return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:8]
 
 
 def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:

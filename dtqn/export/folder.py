@@ -187,9 +187,6 @@ _TRAINED = (
 )
 """What a certificate says of the training, as its checkpoint does."""
 
-Scores = Mapping[str, EvaluationResult]
-"""By `last` and `best` weights."""
-
 
 class Score(BaseModel):
     """In a certificate: that of episodes which were played at the export."""
@@ -222,8 +219,8 @@ class Certificate(BaseModel):
     """`digests` of the folder."""
 
 
-def export(directory: RunDir, to: Path, episodes: int, seed: int) -> Scores:
-    """Write a run's agent to the folder `to`, whole or not at all; its scores.
+def export(directory: RunDir, to: Path, episodes: int, seed: int) -> dict[str, EvaluationResult]:
+    """Write a run's agent to the folder `to`, whole or not at all; its scores by weights.
 
     Args:
         episodes: episodes that the agent's score is of.
