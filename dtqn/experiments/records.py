@@ -404,8 +404,7 @@ def put_in_order(file: Path) -> int:
         stream.seek(0)
         lines = enumerate(stream.read().splitlines(), start=1)
         found = [_content(f"{file}, line {number}", line) for number, line in lines if line.strip()]
-        keys = ("env", "agent", "seed", "settings_hash")
-        texts = sorted({(*(one[key] for key in keys), json.dumps(one)) for one in found})
+        texts = sorted({(*_order(content), json.dumps(content)) for content in found})
         write_whole(file, "".join(f"{text[-1]}\n" for text in texts), durable=True)
     return len(texts)
 
@@ -414,6 +413,10 @@ def _content(place: str, line: bytes) -> dict[str, Any]:
     if content := record_files.parsed(line):
         return content
     raise ConfigError(f"{place}: is no record of a run; mend or remove it")
+
+
+def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
+    return content["env"], content["agent"], content["seed"], content["settings_hash"]
 
 
 def _differences(record: Record, config: Config) -> str:
