@@ -51,17 +51,16 @@ class Pictures:
         files, side = list(self._numbers), LARGEST_SIDE
         while sum(map(len, files)) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
             side //= 2
-            files = [_png(Image.open(io.BytesIO(x)).convert("RGB"), side) for x in self._numbers]
+            files = [png(Image.open(io.BytesIO(x)).convert("RGB"), side) for x in self._numbers]
         return [f"data:image/png;base64,{base64.b64encode(x).decode()}" for x in files]
 
 
-def png(picture: np.ndarray) -> bytes:
-    """The file of a picture, uint8 [height, width, 3] or [height, width]."""
-    return _png(Image.fromarray(picture), LARGEST_SIDE)
+def png(picture: np.ndarray | Image.Image, side: int = LARGEST_SIDE) -> bytes:
+    """The file of a picture, uint8 [height, width, 3] or [height, width]; larger ones made smaller.
 
-
-def _png(image: Image.Image, side: int) -> bytes:
-    """Without loss where the picture is small enough and has 256 colours at most."""
+    Without loss where the picture is small enough and has 256 colours at most.
+    """
+    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
     if max(image.size) > side:
         scale = side / max(image.size)
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))

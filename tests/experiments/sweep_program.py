@@ -77,9 +77,8 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
 
     def run(content, *arguments, jobs=2):
-        file = content
-        if not isinstance(content, Path):
-            file = tmp_path / "file.yaml"
+        file = content if isinstance(content, Path) else tmp_path / "file.yaml"
+        if file != content:
             file.write_text(content)
         folder = tmp_path / "out"
         argv = ["sweep", str(file), "--out", str(folder), "--runs-dir", str(tmp_path / "runs")]
