@@ -31,7 +31,7 @@ MODULES = (
     *("dtqn.learning.losses", "dtqn.learning.returns", "dtqn.learning.learner"),
     *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.episode_intervals"),
     *("dtqn.inspection.recorder", "dtqn.inspection.dependence"),
-    *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.verdict"),
+    *("dtqn.inspection.attention", "dtqn.inspection.measures", "dtqn.inspection.trials"),
     *("envs", "envs.registry", "envs.task", "envs.options", "envs.vector", "envs.fields", "envs.testing"),
     *(
         "replay",

@@ -7,19 +7,20 @@ run.policy.act(observation)
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
-from unittest import mock
 
 import yaml
 
+from dtqn.program import program
 from dtqn.settings import trust
 from dtqn.settings.config import Config, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
+from dtqn.training.metrics import Row, frame, is_evaluation, read_rows
 from dtqn.training.plan import AUTO, plan
 from envs.options import is_plain
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dtqn.acting.evaluation import EvaluationResult
     from dtqn.experiments.comparison_table import Table
     from dtqn.policy import Policy
-    from dtqn.training.metrics import Row
 
 
 class Run:
@@ -48,15 +48,11 @@ class Run:
     @property
     def metrics(self) -> list[Row]:
         """The rows of `metrics.jsonl` so far, in order."""
-        from dtqn.training.metrics import read_rows
-
         return read_rows(RunDir(self.run_dir).metrics_file)
 
     @property
     def evaluation(self) -> Row:
         """The last row with an evaluation; empty before the first."""
-        from dtqn.training.metrics import is_evaluation
-
         return next((row for row in reversed(self.metrics) if is_evaluation(row)), {})
 
     @property
@@ -75,8 +71,6 @@ class Run:
 
     def to_pandas(self) -> Any:
         """The metrics as a `pandas.DataFrame` by `env_steps`; a ConfigError where pandas is not installed."""
-        from dtqn.training.metrics import frame
-
         return frame(self.metrics).set_index("env_steps")
 
 
@@ -181,12 +175,15 @@ def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = 
     Runs of objects that no other process finds are trained in this one, one after the other. The same call
     goes on after an interruption. Errors are those of `train`.
     """
-    from dtqn.commands.experiments import compared
-    from dtqn.experiments import comparison_table
+    from dtqn.experiments import compare, comparison_table
 
     if isinstance(agents, Mapping):
         agents = [_agent(name, own) for name, own in agents.items()]
-    folder = _asked(compared, {"agents": agents, "env": env, "seeds": seeds, **more}, trust_code)
+    given = _texts({"agents": agents, "env": env, "seeds": seeds, **more})
+    command = f"{program()} compare {shlex.join(f'--{name}={text}' for name, text in given.items())}"
+    with trust.given(trust_code):
+        code, folder = compare.asked(given, command)
+    _interrupt(code)
     return comparison_table.read(folder / "table.json")
 
 
@@ -197,25 +194,14 @@ def sweep(
 
     `trials` is `--run-cap`, runs in all. Where none has a result, a RuntimeError says so.
     """
-    from dtqn.commands.experiments import swept
+    from dtqn.experiments import sweep
 
-    found = _asked(swept, {"env": env, "run_cap": trials, **more}, trust_code, str(file))
-    if found is None:
+    with trust.given(trust_code):
+        code, found = sweep.asked(Path(file), _texts({"env": env, "run_cap": trials, **more}))
+    _interrupt(code)
+    if found is None or found.value is None:
         raise RuntimeError("no configuration has a result")
     return Best(found.parameters, found.value, Path(found.trials[0].run_dir))
-
-
-def _asked(
-    command: Callable[[list[str]], tuple[int, Any]], given: Mapping[str, Any], trust_code: bool, *words: str
-) -> Any:
-    """What comes of a command that is typed so. It leaves no environment variable behind."""
-    switches = {name: x for name, x in given.items() if isinstance(x, bool | None) and not setting_of(name)}
-    texts = _texts({name: x for name, x in given.items() if name not in switches})
-    options = [f"--{name}={text}" for name, text in texts.items()]
-    with trust.given(trust_code), mock.patch.dict(os.environ):
-        code, found = command([*words, *options, *(f"--{name}" for name, x in switches.items() if x)])
-    _interrupt(code)
-    return found
 
 
 def _interrupt(code: int) -> None:
@@ -244,14 +230,11 @@ def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "
         elif name in objects.SETTINGS and not isinstance(value, str):
             found |= objects.named({name: value}, began)
         elif is_own:
-            found[name] = _yaml(name, value)
+            if not is_plain(value):
+                right = "must be a number, text, true, false, None, or lists and mappings of these"
+                raise wrong(name, value, right)
+            found[name] = yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]
         else:
             text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
             found[name] = text.lower() if isinstance(value, bool | None) else text
     return found
-
-
-def _yaml(name: str, value: Any) -> str:
-    if not is_plain(value):
-        raise wrong(name, value, "must be a number, text, true, false, None, or lists and mappings of these")
-    return yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]

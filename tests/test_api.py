@@ -441,7 +441,7 @@ def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
 @pytest.mark.parametrize(
     ("agents", "more", "words"),
     [
-        ("gtrxl", {"learner": {"n_steps": 3}}, "--learner.n_steps=3"),
+        ("gtrxl", {"learner": {"n_step": 0}}, "--learner.n_step=0"),
         ("gtrxl", {"seeds": 0}, "--seeds=0"),
         ("gtrxl", {"tasks": ["a", "b"], "jobs": None, "records_only": True}, "--tasks=a,b --records-only"),
         ({"a": {"agent": "dqn", "network": {"wdth": None}}}, {}, "--agents=a=dqn+network.wdth=none"),
@@ -453,6 +453,8 @@ def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agen
         dtqn.compare(agents, **more)
     assert cli.main(["compare", "--agents=gtrxl", *words.split()]) == 2
     assert capsys.readouterr().err == f"error: {refused.value}\n" and list(Path().iterdir()) == []
+    with pytest.raises(dtqn.ConfigError, match=r"^learner.n_steps is no setting .* mean learner.n_step"):
+        dtqn.compare("gtrxl", learner={"n_steps": 3})
 
 
 def test_an_object_is_not_sent_to_other_processes(cell):

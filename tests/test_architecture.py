@@ -70,7 +70,7 @@ _ALLOWED = {
     },
     "dtqn.api": {
         *("dtqn.policy", "dtqn.settings", "dtqn.training", "dtqn.acting.evaluation"),
-        *("dtqn.experiments", "dtqn.commands.experiments", "envs.options", "yaml"),
+        *("dtqn.experiments", "dtqn.program", "envs.options", "yaml"),
     },
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {

@@ -12,7 +12,7 @@ import pytest
 import envs
 from benchmarks import debugger, verdicts
 from dtqn.acting.episode_intervals import Figure
-from dtqn.inspection.verdict import Verdict
+from dtqn.inspection.trials import Verdict
 
 _LAMP, _SHUFFLED = "benchmarks.verdict_tasks:Lamp", "benchmarks.shuffled:Shuffled"
 

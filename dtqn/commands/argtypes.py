@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,5 @@ def _kind(right: str, is_right: Callable[[float], bool], read: Callable[[str], f
 natural = _kind("an integer of at least 0", lambda x: x >= 0, _integer)
 positive = _kind("an integer of at least 1", lambda x: x >= 1, _integer)
 several = _kind("an integer of at least 2", lambda x: x >= 2, _integer)
-# A seed given as a number of seeds would be planned for minutes.
-num_seeds = _kind("an integer from 1 to 10000", lambda x: 1 <= x <= 10_000, _integer)
-share = _kind("a number above 0 and at most 1", lambda x: 0 < x <= 1)
 probability = _kind("a number between 0 and 1", lambda x: 0 <= x <= 1)
 seconds = _kind("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
-above_zero = _kind("a number above 0", lambda x: 0 < x < inf)

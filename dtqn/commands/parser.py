@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from dtqn.commands import argtypes
 from dtqn.program import program
 from dtqn.settings import gone, trust
 from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
+from dtqn.settings.group import Group
 from dtqn.settings.values import legal, nearest
 
 HELPED = {
@@ -117,17 +118,35 @@ class Parser(argparse.ArgumentParser):
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",
-                help=_help(name) if shown else argparse.SUPPRESS,
+                help=_help(fields_of()[name], having(name)) if shown else argparse.SUPPRESS,
+            )
+
+    def add_options(self, options: type[Group]) -> None:
+        """An option for each of a command's own."""
+        group = self.add_argument_group(options.__name__.lower())
+        for name, field in options.model_fields.items():
+            once = "append" if list[str] in get_args(field.annotation) else "store"
+            more = {"nargs": "?", "const": "true"} if field.annotation is bool else {"action": once}
+            group.add_argument(
+                f"--{name.replace('_', '-')}",
+                default=argparse.SUPPRESS,
+                metavar="X",
+                required=field.is_required(),
+                help=_help(field),
+                **more,
             )
 
 
-def _help(name: str) -> str:
-    field = fields_of()[name]
+def _help(field: Any, of: Sequence[str] = ()) -> str:
+    """`of`: those that have the setting."""
     usual = getattr(field.default, "name", field.default)
-    default = "none" if usual is None else str(usual).lower()
-    of = f"; of {', '.join(having(name))}" if having(name) else ""
+    notes = [legal(field)]
+    if not field.is_required():
+        notes.append(f"default {'none' if usual is None else str(usual).lower()}")
+    if of:
+        notes.append(f"of {', '.join(of)}")
     text = (field.description or "").replace("None", "none")  # as it is typed
-    return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
+    return f"{text} [{'; '.join(notes)}]".replace("%", "%%")
 
 
 def plain(word: str) -> str:
@@ -157,7 +176,3 @@ def option(
     if default is not None:
         text = f"{text}; default %(default)s".removeprefix("; ")
     place.add_argument(name, help=text, **more)
-
-
-def add_config(group: argparse._ArgumentGroup) -> None:
-    option(group, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)

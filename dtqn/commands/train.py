@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dtqn
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, add_config, option
+from dtqn.commands.parser import Parser, option
 from dtqn.program import program
 from dtqn.settings import layers
 from dtqn.signals import end_with_parent
@@ -55,7 +55,7 @@ def parser_of(arguments: Sequence[str]) -> Parser:
     parser = Parser("", arguments, "[COMMAND]", _DESCRIPTION, more)
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
-    add_config(run)
+    option(run, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)
     option(run, "--print-config", "print every setting as YAML and end")
     option(run, "--run-dir DIR", "default <runs-dir>/<env>/<agent>/seed<k>", argtypes.path)
     option(run, "--runs-dir DIR", "folder of run directories; default runs", argtypes.path)

@@ -111,7 +111,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
         raise wrong("--episodes", episodes, f"it must be {least}")
     with _stdout_of(given["json"]):
         _run_of(given)
-        from dtqn.inspection import debug, debug_text, trials
+        from dtqn.inspection import debug, trials
 
         out = given["out"] or pages_of(directory.path) / "debug"
         rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
@@ -122,7 +122,7 @@ The exit code is 1 where a contract between acting and learning is broken."""
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
-        print("\n".join(debug_text.lines(found, out, terminal_width(sys.stdout))))
+        print("\n".join(debug.lines(found, out, terminal_width(sys.stdout))))
     return int(not all(check.holds for check in found["contracts"]))
 
 
@@ -136,11 +136,13 @@ action, reward, and how much each decision depends on past steps; a line a step 
     option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
     given = parser.read()
     directory, config = _run_of(given)
-    from dtqn.inspection import watch
+    if given["gif"] is not None and given["gif"].suffix != ".gif":
+        raise wrong("--gif", given["gif"], "its name must end in .gif")
+    from dtqn.inspection import recorder, watch
 
     _warn(directory, config)
-    asked = watch.Asked(given["episodes"], given["seed"], given["checkpoint"], given["delay"], given["gif"])
-    watch.watch(directory, asked, sys.stdout)
+    run = recorder.load(directory, given["checkpoint"], given["episodes"], given["seed"])
+    watch.watch(run, given["delay"], given["gif"], sys.stdout)
     return 0
 
 
@@ -187,12 +189,12 @@ def export(arguments: Sequence[str]) -> int:
     given = parser.read()
     to: Path = given["to"]
     directory, config = _run_of(given)
-    from dtqn.export import card, folder
+    from dtqn.export import folder
 
     _warn(directory, config)
     scores = folder.export(directory, to, given["episodes"], given["seed"])
     for weights, result in scores.items():
-        print(f"{weights} weights: {card.score(result)}")
+        print(f"{weights} weights: {folder.score(result)}")
     print(f"exported to {to}; next: {program()} verify {shlex.quote(str(to))}")
     return 0
 

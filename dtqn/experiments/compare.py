@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
     comparison_notes,
     comparison_pictures,
     comparison_table,
+    options,
     suites,
 )
 from dtqn.experiments import search as searches
@@ -38,46 +40,64 @@ from dtqn.training.display import RunsView
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
 
 
+class Comparison(NamedTuple):
+    """A comparison that is to be made, or gone on with."""
+
+    own: options.Comparison
+    """What it is asked for; `jobs` is no longer None."""
+    folder: Path
+    """Where the table and the curves go."""
+    configs: Sequence[Config]
+    """Of all runs."""
+    given: Mapping[str, str]
+    """Settings of all runs as they were typed, to be told with the table."""
+    own_agents: Sequence[str] = ()
+    """Files and variants of agents, as they were typed."""
+    suite: Suite | None = None
+    """What the tasks are of, for their scores, its notes and its pictures."""
+    search: Search | None = None
+    """The equal search that the runs are of, which gets two more files."""
+    command: str = ""
+    """As it was typed."""
+
+
 def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
-    """What comes of the options and settings that the command's parser has read; exit code and folder."""
-    names = ("config", "agents", "seeds", "first_seed", "baseline", "jobs", "runs_dir", "out")
-    file, text, seeds, first, baseline, jobs, runs_dir, out = (given.pop(name) for name in names)
-    share, records_only, columns = (given.pop(name) for name in ("budget_share", "records_only", "metrics"))
-    searched, *twice = given.pop("search") or [None]
-    if twice:
-        raise wrong("--search", twice[0], "it is there twice; search one setting at a time")
-    suite, records = _suite(given, share), given.pop("records")
-    if suite is not None and records is None and share == 1 and RECORDS.is_dir():
+    """Make the comparison that options and settings by name ask for; the exit code, and its folder."""
+    own = options.Comparison.of(given)
+    searched = [own.search] if isinstance(own.search, str) else own.search or []
+    if len(searched) > 1:
+        raise wrong("--search", searched[1], "it is there twice; search one setting at a time")
+    suite, records = _suite(own, given), own.records
+    if suite is not None and records is None and own.budget_share == 1 and RECORDS.is_dir():
         records = RECORDS / f"{suite.name}{SUFFIX}"
-    metrics = read_metrics(columns) if columns else []
-    agents = read_agents(text)
+    read_metrics(own.metrics)  # which may be wrong
+    agents, search = read_agents(own.agents), None
     own_agents = [item for name, item in agents.items() if name != item]
-    search = None
-    if searched is not None:
-        own = plan(list(agents.values()), [first], file, given, suite, here=False)
-        search = searches.read(searched, agents, given, suite)
+    if searched:
+        as_they_are = plan(list(agents.values()), [own.first_seed], own.config, given, suite, here=False)
+        search = searches.read(searched[0], agents, given, suite)
         agents = search.items()
-    if baseline is not None and baseline not in agents:
-        raise wrong("--baseline", baseline, f"it is none of --agents{nearest(baseline, agents)}")
-    configs = plan(list(agents.values()), range(first, first + seeds), file, given, suite, not records_only)
-    search = search if search is None else search.settled(own, configs)
+    if own.baseline is not None and own.baseline not in agents:
+        raise wrong("--baseline", own.baseline, f"it is none of --agents{nearest(own.baseline, agents)}")
+    seeds = range(own.first_seed, own.first_seed + own.seeds)
+    configs = plan(list(agents.values()), seeds, own.config, given, suite, not own.records_only)
+    search = search and search.settled(as_they_are, configs)
     only_here = next(filter(objects.kept, configs), configs[0])
-    objects.settled(only_here, jobs)
+    objects.settled(only_here, own.jobs)
     if line := objects.told(only_here):
         print(line, flush=True)
-    told = {} if file is None else {"config": str(file)}
+    told = {} if own.config is None else {"config": str(own.config)}
     told |= {name: value for name, value in given.items() if name != "env"}
-    os.environ.setdefault("WANDB_JOB_TYPE", "compare")  # what the runs tell W&B
-    out = out or default_folder(configs, runs_dir, suite)
-    jobs = jobs or fitting(only_here)
-    more: dict[str, Any] = {"suite": suite, "records": records, "records_only": records_only}
-    more |= {"metrics": metrics, "search": search, "command": command}
-    return compare(configs, jobs, runs_dir, out, baseline, told, own_agents, **more), out
+    out = own.out or default_folder(configs, own.runs_dir, suite)
+    own = own.model_copy(update={"jobs": own.jobs or fitting(only_here), "records": records})
+    comparison = Comparison(own, out, configs, told, own_agents, suite, search, command)
+    with options.told_to_wandb(WANDB_JOB_TYPE="compare"):
+        return compare(comparison), comparison.folder
 
 
-def _suite(given: dict[str, Any], share: float) -> Suite | None:
-    """The suite that is compared on, if any, at this share of its budgets; it takes its options."""
-    name, tasks = given.pop("suite"), given.pop("tasks")
+def _suite(own: options.Comparison, given: Mapping[str, Any]) -> Suite | None:
+    """The suite that is compared on, if any, at this share of its budgets."""
+    name, tasks, share = own.suite, own.tasks, own.budget_share
     if name is None:
         if share != 1:
             raise wrong("--budget-share", share, "it scales the budgets of a suite; give --suite")
@@ -124,13 +144,13 @@ def names(option: str, text: str) -> list[str]:
     return found
 
 
-def read_metrics(text: str) -> list[str]:
-    """Names of metrics with commas between.
+def read_metrics(text: str | None) -> list[str]:
+    """Names of metrics with commas between, if there are any.
 
     Raises:
         ConfigError: for one that no table can have.
     """
-    found = names("--metrics", text)
+    found = names("--metrics", text) if text else []
     for name in found:
         if name not in SUMMARISED:
             near = "" if name in METRICS else nearest(name, SUMMARISED)
@@ -203,152 +223,121 @@ def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | Non
     return runs_dir / "compare" / f"{name}-{digest[:8]}"
 
 
-def compare(
-    configs: Sequence[Config],
-    at_once: int,
-    runs_dir: Path,
-    folder: Path,
-    baseline: str | None,
-    given: Mapping[str, str],
-    own_agents: Sequence[str] = (),
-    out: TextIO | None = None,
-    *,
-    suite: Suite | None = None,
-    records: Path | None = None,
-    records_only: bool = False,
-    metrics: Sequence[str] = (),
-    search: Search | None = None,
-    command: str = "",
-) -> int:
+def compare(of: Comparison, out: TextIO | None = None) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
-
-    Args:
-        at_once: runs at a time.
-        runs_dir: where runs are found by their settings.
-        folder: where the table and the curves go.
-        baseline: the agent that the others are compared with.
-        given, own_agents, command: settings of all runs, files and variants of agents, and the whole, as they
-            were typed, to be told with the table.
-        suite: what the tasks are of, for their scores, its notes and its pictures.
-        records: the file where finished runs are found too, and leave their records; None: nowhere.
-        records_only: train nothing; the table is of what has finished.
-        metrics: those that get a column in the tables.
-        search: the runs are those of an equal search, which gets two more files.
 
     Returns:
         0, 1 where a run has failed (the table is of the others) or a record could not be written, 128 + n
         after signal n.
 
     Raises:
-        ConfigError: before anything is trained, where nothing can be written to `runs_dir` or `folder`.
+        ConfigError: before anything is trained, where nothing can be written to its folders.
     """
-    out = out or sys.stdout
-    shelf = Records(records)
-    if runs_dir in folder.parents:  # as by default
-        make_writable("--runs-dir", runs_dir)
-    make_writable("--out", folder)
-    scores = scores_of(configs, suite)
-    outcomes, caught = _gathered(configs, at_once, runs_dir, shelf, records_only, out)
+    out, shelf = out or sys.stdout, Records(of.own.records)
+    if of.own.runs_dir in of.folder.parents:  # as by default
+        make_writable("--runs-dir", of.own.runs_dir)
+    make_writable("--out", of.folder)
+    scores = scores_of(of.configs, of.suite)
+    outcomes, caught = _gathered(of, shelf, out)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
-        print(f"interrupted, {done} of {len(configs)} runs finished; the same command goes on", file=out)
+        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on", file=out)
         return 128 + caught
-    floors = chance_level.measured(
-        configs, folder / "random.json", lambda line: print(line, file=out, flush=True)
-    )
-    if suite is not None:
-        floors = {env: _known(floor, scores[env]) for env, floor in floors.items()}
-    runs = [
-        comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
-    ]
-    notes = comparison_notes.notes(outcomes, runs, given, suite, metrics)
-    if own_agents:
-        notes.append(f"Agents of your own: {', '.join(own_agents)}.")
-    findings = [] if search is None else search.findings(configs, runs)
-    chosen = folder / "chosen.yaml"
-    if search is not None:
-        files = f"search.md has these runs, --config {chosen} what was chosen."
-        notes.append(f"{note(search, findings)} {files}")
-    table = _table(runs, configs, baseline, floors, scores, suite, notes)
-    write_whole(folder / "table.md", comparison_table.to_markdown(table, command))
-    write_whole(folder / "table.json", comparison_table.to_json(table, runs))
-    comparison_pictures.draw_curves(outcomes, floors, scores, folder)
-    if suite is not None:
-        comparison_pictures.draw_suite(suite, runs, folder)
-    if search is not None:
-        file = Path(given["config"]) if "config" in given else None
-        write_whole(folder / "search.md", to_markdown(search, findings))
-        write_whole(chosen, chosen_yaml(search, findings, file))
+    table = _written(of, outcomes, scores, out)
     if (width := terminal_width(out)) is None:
         told = f"{comparison_table.to_text(table)}\ntable and curves"
     else:
-        told = f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(notes)} notes and curves"
-    print(f"\n{told} in {folder}", file=out)
+        told = (
+            f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(table.notes)} notes and curves"
+        )
+    print(f"\n{told} in {of.folder}", file=out)
     if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {records}, as said above", file=out)
+        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
+def _written(
+    of: Comparison, outcomes: Sequence[Outcome], scores: Mapping[str, Sequence[Score]], out: TextIO
+) -> comparison_table.Table:
+    """The table, which has been written with the curves and all else."""
+    measured = chance_level.measured(
+        of.configs, of.folder / "random.json", lambda line: print(line, file=out, flush=True)
+    )
+    floors = {
+        env: floor if of.suite is None else _known(floor, scores[env]) for env, floor in measured.items()
+    }
+    metrics = read_metrics(of.own.metrics)
+    runs = [
+        comparison_table.run_figures(outcome, scores[outcome.config.env], metrics) for outcome in outcomes
+    ]
+    notes = comparison_notes.notes(outcomes, runs, of.given, of.suite, metrics)
+    if of.own_agents:
+        notes.append(f"Agents of your own: {', '.join(of.own_agents)}.")
+    if of.search is not None:
+        notes.append(_searched(of, of.search, runs))
+    table = _table(of, runs, floors, scores, notes)
+    write_whole(of.folder / "table.md", comparison_table.to_markdown(table, of.command))
+    write_whole(of.folder / "table.json", comparison_table.to_json(table, runs))
+    comparison_pictures.draw_curves(outcomes, floors, scores, of.folder)
+    if of.suite is not None:
+        comparison_pictures.draw_suite(of.suite, runs, of.folder)
+    return table
+
+
+def _searched(of: Comparison, search: Search, runs: Sequence[Figures]) -> str:
+    """The note about a search, whose files have been written."""
+    findings, chosen = search.findings(of.configs, runs), of.folder / "chosen.yaml"
+    file = Path(of.given["config"]) if "config" in of.given else None
+    write_whole(of.folder / "search.md", to_markdown(search, findings))
+    write_whole(chosen, chosen_yaml(search, findings, file))
+    return f"{note(search, findings)} search.md has these runs, --config {chosen} what was chosen."
+
+
 def _table(
+    of: Comparison,
     runs: Sequence[Figures],
-    configs: Sequence[Config],
-    baseline: str | None,
     floors: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],
-    suite: Suite | None,
     notes: Sequence[str],
 ) -> comparison_table.Table:
     """The figures of all agents, task by task and pooled, with the lines below each part."""
-    groups = {env: [env] for env in dict.fromkeys(config.env for config in configs)}
-    tasks, families = list(groups), {} if suite is None else suite.families
+    groups = {env: [env] for env in scores}
+    tasks, families = list(groups), {} if of.suite is None else of.suite.families
     if len(families) > 1:
         pooled = {name: [task.name for task in each] for name, each in families.items()}
         groups |= {name: envs for name, envs in pooled.items() if len(envs) > 1}
     if len(tasks) > 1:
         groups[comparison_table.ALL_TASKS] = tasks
-    published = suite.published if suite is not None else ()
-    lines = comparison_table.agent_lines(runs, baseline, floors, scores, groups, published)
+    published = of.suite.published if of.suite is not None else ()
+    lines = comparison_table.agent_lines(runs, of.own.baseline, floors, scores, groups, published)
     under = {
         name: [
             *(one.note for one in published if [one.task] == envs),
-            *comparison_notes.few_runs([line for line in lines if line["env"] == name], baseline),
+            *comparison_notes.few_runs([line for line in lines if line["env"] == name], of.own.baseline),
         ]
         for name, envs in groups.items()
     }
-    return comparison_table.Table(lines, baseline, under, notes, comparison_notes.ended_early(runs))
+    return comparison_table.Table(lines, of.own.baseline, under, notes, comparison_notes.ended_early(runs))
 
 
-def _gathered(
-    configs: Sequence[Config],
-    at_once: int,
-    runs_dir: Path,
-    shelf: Records,
-    records_only: bool,
-    out: TextIO,
-) -> tuple[list[Outcome], int | None]:
+def _gathered(of: Comparison, shelf: Records, out: TextIO) -> tuple[list[Outcome], int | None]:
     """The outcome of each run, those without a record trained; the signal that came."""
-    known = {
-        index: outcome for index, config in enumerate(configs) if (outcome := shelf.find(config)) is not None
-    }
+    known = [shelf.find(config) or _untrained(of, config) for config in of.configs]
     for problem in shelf.problems:
         print(problem, file=out)
-    waiting = [index for index in range(len(configs)) if index not in known]
-    for index in waiting if records_only else ():
-        if RunDir.of_config(configs[index], runs_dir).read_result() is None:
-            known[index] = Outcome(configs[index], "not trained", [], None, "no directory", "--records-only")
-    to_run = [index for index in waiting if index not in known]
-    if to_run:
-        make_writable("--runs-dir", runs_dir)
+    if None in known:
+        make_writable("--runs-dir", of.own.runs_dir)
         shelf.check_writable()
-    jobs = {index: _job(configs[index], runs_dir) for index in to_run}
+    found = [one or _job(config, of.own.runs_dir) for one, config in zip(known, of.configs, strict=True)]
+    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf, out)
+    return [_outcome(one) if isinstance(one, Job) else one for one in found], caught
 
-    def keep(job: Job) -> str:
-        rows, result = _rows_and_result(job)
-        return "" if result is None else shelf.keep(job.config, result, rows)
 
-    caught = train(list(jobs.values()), at_once, out, keep)
-    known |= {index: _outcome(job) for index, job in jobs.items()}
-    return [known[index] for index in range(len(configs))], caught
+def _untrained(of: Comparison, config: Config) -> Outcome | None:
+    """What is told of a run that is not to be trained; None of one that is, or that has finished."""
+    if not of.own.records_only or RunDir.of_config(config, of.own.runs_dir).read_result() is not None:
+        return None
+    return Outcome(config, "not trained", [], None, "no directory", "--records-only")
 
 
 def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
@@ -386,29 +375,21 @@ def _job(config: Config, runs_dir: Path) -> Job:
     return Job(f"{config.env} {config.agent} seed {config.seed}", directory)
 
 
-def train(
-    jobs: Sequence[Job],
-    at_once: int,
-    out: TextIO,
-    finished: Callable[[Job], str] = lambda job: "",
-) -> int | None:
-    """Run all that have not finished, with one view over them; the signal that ended it, if one did.
+def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> int | None:
+    """Run all that have not finished, and keep their records; the signal that ended it, if one did."""
 
-    Args:
-        finished: what is done with each that has finished, now or before; a line to tell, or none.
-    """
-    with RunQueue(at_once) as queue:
-        view = RunsView(out, queue.jobs)
-        try:
-            for job in jobs:
-                queue.add(job)
-            for changed in queue.changes():
-                view.update(changed)
-                told = [finished(job) for job in changed if job.state == "finished"]
-                for line in [*queue.news, *filter(None, told)]:
-                    view.say(line)
-        finally:
-            view.close()
+    def kept(job: Job) -> str:
+        rows, result = _rows_and_result(job)
+        return "" if result is None else shelf.keep(job.config, result, rows)
+
+    with RunQueue(at_once) as queue, contextlib.closing(RunsView(out, queue.jobs)) as view:
+        for job in jobs:
+            queue.add(job)
+        for changed in queue.changes():
+            view.update(changed)
+            told = [kept(job) for job in changed if job.state == "finished"]
+            for line in [*queue.news, *filter(None, told)]:
+                view.say(line)
     return queue.caught
 
 

@@ -45,10 +45,6 @@ _UNLIKE: Mapping[str, Callable[[Config], object]] = {
 """What is told where it is not alike: parts apart from memory, which some agents have as published."""
 
 
-Values = Sequence[tuple[str, str, object]]
-"""The value of something in each run: task, agent and value."""
-
-
 def notes(
     outcomes: Sequence[Outcome],
     runs: Sequence[Figures],
@@ -80,7 +76,7 @@ def notes(
 _DIFFER = " DIFFER: "
 
 
-def _told(what: str, values: Values) -> list[str]:
+def _told(what: str, values: Sequence[tuple[str, str, object]]) -> list[str]:
     """`what: value`, task by task where tasks differ, and by runs where those of one task do.
 
     Nothing where no run has a value.
@@ -112,7 +108,6 @@ def _of_configs(table: Mapping[str, Callable[[Config], object]], configs: Sequen
 
 
 def _ceilings(configs: Iterable[Config]) -> list[str]:
-    """What nobody can exceed."""
     ceilings = {config.env: task_of(config).success_ceiling for config in configs}
     return [
         f"Ceiling: in {env} no agent can exceed {ceiling:.1%} success."

@@ -204,12 +204,10 @@ def _formatted(spec: str) -> Callable[[Any, Figures], str]:
 def _median(
     key: str, column: str = "", form: Callable[[Any, Figures], str] = lambda value, line: number(value)
 ) -> Figure:
-    """The median over runs of one of their figures."""
     return Figure(key, lambda of: of.median(key), column, form, single=True)
 
 
 def _mean_of(key: str, column: str) -> Figure:
-    """The mean over runs of one of their figures."""
     return Figure(key, lambda of: of.mean(key), column, _formatted(".3g"), single=True)
 
 
@@ -381,7 +379,9 @@ def _line_without_runs(beside: Figures, agent: str, known: Mapping[str, float | 
 
 def _scale(scores: Sequence[Score]) -> str | None:
     """The name of the scale on which runs of several tasks are pooled; None where there is none."""
-    if len(scores) == 1 or all(score.is_normalised and score.name == scores[0].name for score in scores):
+    # From 0 to 1 a score is its own normalised score.
+    alike = {(one.name, one.random, one.optimal) for one in scores} == {(scores[0].name, 0.0, 1.0)}
+    if len(scores) == 1 or alike:
         return scores[0].name
     return NORMALISED if all(score.random is not None for score in scores) else None
 

@@ -25,18 +25,145 @@ is trained by whoever takes it first, and the others wait for its result or go o
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
+import re
+import signal
+import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from dtqn.experiments.processes import Process, Starter, Thread, visible_gpus
-from dtqn.program import WORKER
-from dtqn.settings.config import Config
-from dtqn.signals import Signals, cause, signal_of
+from dtqn.program import WORKER, worker_environment
+from dtqn.settings import trust
+from dtqn.settings.config import Config, ConfigError
+from dtqn.signals import Signals, cause, ends_with_stdin, signal_of
 from dtqn.training import machine, objects
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import Row, read_rows
+from dtqn.training.plan import plan
+from envs.entry_points import located
+from envs.errors import ANY_FAULT
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+class Process:
+    """A run in a process of its own, which saves and ends when this one has gone, however it went."""
+
+    def __init__(
+        self, program: Sequence[str], directory: RunDir, threads: int, more: dict[str, str] | None = None
+    ) -> None:
+        """Begin the run or go on with it; its output is added to its log.
+
+        Args:
+            program: the command that `--resume DIRECTORY` is added to.
+            more: variables of its environment beside this process's own.
+        """
+        environment = worker_environment() | dict.fromkeys(_THREADS, str(threads)) | (more or {})
+        environment[trust.VARIABLE] = "1"  # its settings have been looked at here
+        with directory.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*program, "--resume", str(directory.path)],
+                stdin=subprocess.PIPE,  # which the system closes when this process has gone
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=ends_with_stdin(environment),
+                start_new_session=True,  # a Ctrl-C reaches this process only, which passes on one signal
+            )
+
+    def poll(self) -> int | None:
+        """The exit code, or -n after signal n; None as long as it has not ended."""
+        code = self._process.poll()
+        if code is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        return code
+
+    def end(self) -> None:
+        """Let it write a checkpoint and end."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it and its children; what it has not saved is lost."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Thread:
+    """A run in this process, for objects that no other one finds; it goes when this process does."""
+
+    def __init__(self, directory: RunDir) -> None:
+        from dtqn.training.callbacks import Callbacks  # only here, as it imports torch
+
+        self._callbacks, self._code = Callbacks(), 1
+        self._thread = threading.Thread(target=self._run, args=(directory,), daemon=True)
+        self._thread.start()
+
+    def _run(self, directory: RunDir) -> None:
+        with directory.log.open("a", encoding="utf-8", buffering=1) as log, trust.given(True):
+            try:
+                self._code = plan({}, resume=directory.path).train(log, self._callbacks)
+            except ANY_FAULT as error:
+                print(f"error: {error if isinstance(error, ConfigError) else located(error)}", file=log)
+
+    def poll(self) -> int | None:
+        """The exit code; None as long as it has not ended."""
+        return None if self._thread.is_alive() else self._code
+
+    def end(self) -> None:
+        """Let it write a checkpoint and end."""
+        self._callbacks.stops = True
+
+    kill = end  # it saves all the same: a thread cannot be ended
+
+
+class Starter:
+    """Starts runs. Of several GPUs one sees that with the fewest runs; alone it would take the first."""
+
+    def __init__(self, program: Sequence[str]) -> None:
+        self._program = program
+        self._on: list[tuple[str, Process]] = []
+
+    def start(self, directory: RunDir, config: Config) -> Process | Thread:
+        if objects.kept(config):  # no other process would find them
+            return Thread(directory)
+        gpus = [] if config.device == "cpu" else visible_gpus()
+        if len(gpus) < 2:
+            return Process(self._program, directory, config.num_threads)
+        self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
+        gpu = min(gpus, key=[gpu for gpu, _ in self._on].count)
+        process = Process(self._program, directory, config.num_threads, {_VISIBLE: gpu})
+        self._on.append((gpu, process))
+        return process
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a process started now would see, by the names of CUDA's own variable.
+
+    Where a GPU is shared out (MIG) these are its parts, of which a process sees one at most. Torch knows GPUs
+    too, but takes seconds to import, and nothing else here needs it.
+    """
+    named = os.environ.get(_VISIBLE)
+    return _of_the_driver() if named is None else [name for name in named.split(",") if name]
+
+
+@functools.cache
+def _of_the_driver() -> list[str]:
+    """Those of the machine, asked for once."""
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--list-gpus"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    if parts := re.findall(r"\(UUID: (MIG-[^)]+)\)", listed):
+        return parts
+    return [str(number) for number in range(len(re.findall("^GPU ", listed, re.MULTILINE)))]
+
 
 State = Literal["waiting", "running", "finished", "failed", "stopped", "interrupted"]
 """`stopped` by `RunQueue.stop`, `interrupted` by a signal to this process; both can be gone on with."""
@@ -105,7 +232,6 @@ class Job:
         return True
 
     def _start(self, starter: Starter) -> None:
-        """Begin it or go on with it."""
         self._process, self.state = starter.start(self.directory, self.config), "running"
 
     def _ask(self, state: State) -> None:
@@ -223,34 +349,20 @@ class RunQueue:
         known: dict[int, State] = {}
         while True:
             grown = [job for job in self.jobs if job._update()]
-            self._act()
+            if self.caught is None:
+                self._start()
+            else:  # let the runs save and end
+                self._interrupt()
             changed = [job for job in self.jobs if job in grown or known.get(id(job)) != job.state]
             known = {id(job): job.state for job in self.jobs}
-            self._gather_news()
+            self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
+            for job in self.jobs:
+                job.news = ""
             yield changed
-            if self._is_done:
+            if all(job.ended if self.caught is None else job.state != "running" for job in self.jobs):
                 return
             if not any(job.ended for job in changed):  # where one has ended the next starts at once
                 self._pause()
-
-    def _act(self) -> None:
-        """Start what there is room for; after a signal let the runs save and end."""
-        if self.caught is None:
-            self._start()
-        else:
-            self._interrupt()
-
-    def _gather_news(self) -> None:
-        self.news = [f"{job.name}: {job.news}" for job in self.jobs if job.news]
-        for job in self.jobs:
-            job.news = ""
-
-    @property
-    def _is_done(self) -> bool:
-        left = [job for job in self.jobs if not job.ended]
-        if self.caught is None:
-            return not left
-        return not any(job.state == "running" for job in left)
 
     def _pause(self) -> None:
         """Until the next look, or a signal."""
@@ -259,7 +371,6 @@ class RunQueue:
             time.sleep(min(0.05, _POLL_SECONDS))
 
     def _start(self) -> None:
-        """Start as many as there is room for."""
         waiting = [job for job in self.jobs if job.state == "waiting" and not job._has_finished()]
         waiting.sort(key=lambda job: job.killed != "")
         room = self.at_once - sum(job.state == "running" for job in self.jobs)

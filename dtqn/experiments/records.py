@@ -262,7 +262,6 @@ def _rows(columns: Columns) -> list[Row]:
 
 
 def _text(record: Record) -> str:
-    """Its line."""
     return json.dumps(record.model_dump(mode="json"))
 
 

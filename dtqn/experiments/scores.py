@@ -82,11 +82,6 @@ class Score(Part):
             return SOLVED if self.of == "success" else None
         return self.random + self.solved_above * (self.optimal - self.random)
 
-    @property
-    def is_normalised(self) -> bool:
-        """Whether the score is its own normalised score."""
-        return (self.random, self.optimal) == (0.0, 1.0)
-
     def scaled(self, share: float) -> Score:
         """That of runs which have a share of the budget."""
         return self.model_copy(

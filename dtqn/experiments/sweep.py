@@ -7,30 +7,37 @@ command may be given more than once at a time: each process makes the next choic
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
+import shlex
+import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dtqn.experiments import options
+from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.jobs import Job, RunQueue, fitting
+from dtqn.files import replacing, write_whole
+from dtqn.program import program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
-from dtqn.settings.layers import Layer, nested
+from dtqn.settings.layers import Layer, nested, to_yaml
 from dtqn.settings.task import task_of
-from dtqn.text import counted
+from dtqn.text import columns, counted, terminal_width
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
 from dtqn.training.display import RunsView
 
 try:
     from dtqn.experiments.sweep_file import SweepFile, read_file
-    from dtqn.experiments.sweep_results import Line, Results
     from dtqn.experiments.sweep_study import Study, Trial, draws
 except ImportError as error:
     raise ConfigError(
@@ -44,6 +51,105 @@ _PROBES = 200
 
 Resolve = Callable[[Mapping[str, Any]], Config]
 """Parameters -> configuration, or a ConfigError."""
+
+
+_SHOWN = 5
+"""Lines of the leaderboard that are told."""
+_COLUMNS = 5
+"""Parameters in them."""
+
+
+class Line(NamedTuple):
+    """A line of the leaderboard: runs that differ in nothing but their seed."""
+
+    parameters: dict[str, Any]
+    trials: list[Trial]
+    value: float | None
+    """The mean over its runs that have ended; None where one is open or has failed."""
+    rank: int | None
+    """From 1 on; those with the same value share one. None where there is no value."""
+
+    def cells(self, names: Sequence[str]) -> list[str]:
+        """The line of a table with these parameters."""
+        runs = [f"{one.number}" + f" ({one.state})" * (one.state != "finished") for one in self.trials]
+        values = [_cell(self.parameters[name]) for name in names]
+        return [f"{self.rank}.", f"{self.value:.4f}", ", ".join(runs), *values]
+
+
+class Results(NamedTuple):
+    """The trials of a sweep and the folder that they are told in."""
+
+    file: SweepFile
+    folder: Path
+    trials: Sequence[Trial]
+
+    def leaderboard(self) -> list[Line]:
+        """All configurations, the best first, those without a result last."""
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.trials:
+            parameters = {name: trial.parameters[name] for name in self.file.searched if name != "seed"}
+            groups.setdefault(json.dumps(parameters), []).append(trial)
+        means = [_mean(trials) for trials in groups.values()]
+        known = sorted((mean for mean in means if mean is not None), reverse=self.file.goal == "maximize")
+        ranks = [None if mean is None else 1 + known.index(mean) for mean in means]
+        lines = map(Line, map(json.loads, groups), groups.values(), means, ranks)
+        return sorted(lines, key=lambda line: line.rank or math.inf)
+
+    def ranked(self) -> list[Line]:
+        """The lines that have a result."""
+        return [line for line in self.leaderboard() if line.value is not None]
+
+    def table(self) -> list[str]:
+        """The top of the leaderboard, with the first of the parameters that vary."""
+        board = self.ranked()
+        names = [name for name in self.file.searched if name != "seed"]
+        varied = [name for name in names if len({_cell(line.parameters[name]) for line in board}) > 1]
+        varied = varied[:_COLUMNS]
+        rows = [["", self.file.metric, "run", *varied], *(line.cells(varied) for line in board[:_SHOWN])]
+        return columns(rows, terminal_width(sys.stdout)) if board else []
+
+    def write_board(self) -> None:
+        """Write `leaderboard.csv`."""
+        metric = self.file.metric
+        header = ["rank", metric, *self.file.searched, "number", "state", "env_steps", "run_dir", "error"]
+        rows = [
+            trial._asdict() | trial.parameters | {"rank": line.rank, metric: trial.value}
+            for line in self.leaderboard()
+            for trial in line.trials
+        ]
+        rows.sort(key=lambda row: (row["rank"] or math.inf, row["number"]))
+        with (
+            replacing(self.folder / "leaderboard.csv") as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.DictWriter(file, header, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def write_best(self, config: Config) -> list[str]:
+        """Write `best.yaml` with the best configuration; the lines that tell of it."""
+        file, board = self.folder / "best.yaml", self.ranked()
+        best = board[0]
+        settings = ", ".join(f"{name} {_cell(value)}" for name, value in best.parameters.items())
+        text = f"{self.file.metric} {best.value:.4f}" + (f" with {settings}" if settings else "")
+        write_whole(file, f"# {text}\n{to_yaml(config)}")
+        told = [f"best: {text}"]
+        if min(len(line.trials) for line in board) < LEAST_RUNS:
+            right = "these ranks do not tell which settings are better"
+            told.append(f"fewer than {LEAST_RUNS} runs a line: {right}")
+        report = RunDir(Path(best.trials[0].run_dir)).command("report")
+        again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
+        return [*told, again, f"report   {report}"]
+
+
+def _mean(trials: Sequence[Trial]) -> float | None:
+    """What runs came to, if all have ended."""
+    ended = [one.value for one in trials if one.state in ("finished", "stopped") and one.value is not None]
+    return statistics.fmean(ended) if len(ended) == len(trials) else None
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 class Sweep:
@@ -127,52 +233,44 @@ class Sweep:
             return results.write_best(self.resolve(board[0].trials[0].parameters))
 
 
-class Asked(NamedTuple):
-    """The command line's part beside the sweep file; None leaves it to the file."""
-
-    settings: Mapping[str, str]
-    """Settings of all runs. The file may fix them too, and may not search them."""
-    config: Path | None
-    runs_dir: Path
-    out: Path | None
-    run_cap: int | None
-    jobs: int | None
-    search_seed: int
-
-
-def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
+def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
     """Run the sweep of a file, or go on with it; the program's exit code, and the best line of the board.
+
+    Args:
+        given: options and settings of all runs by name. The file may fix these too, and may not search them.
 
     Raises:
         ConfigError: before anything is there, where the file or the settings are wrong.
     """
-    file = read_file(path)
-    file.check_given(asked.settings)
-    run_cap = asked.run_cap or file.run_cap
+    own, file = options.Sweep.of(given), read_file(path)
+    file.check_given(given)
+    run_cap = own.run_cap or file.run_cap
     if run_cap is None and file.method != "grid":
         raise ConfigError(f"{path}: method {file.method} has no end; give --run-cap N")
-    resolve = functools.partial(_resolved, file, asked)
+    resolve = functools.partial(_resolved, file, own, given)
     config = check(file, resolve)  # before anything is there
     if line := objects.told(config):
         print(line, flush=True)
-    jobs = asked.jobs or fitting(config)
-    os.environ.setdefault("WANDB_RUN_GROUP", file.name)  # what the runs tell W&B
-    os.environ.setdefault("WANDB_JOB_TYPE", "sweep")
-    digest = digest_of(file, config, asked.search_seed)
-    folder = asked.out or default_folder(file, digest, asked.runs_dir)
-    make_writable("--runs-dir", asked.runs_dir)
+    search = [file.search, config_hash(config), task_identity(config).digest, own.search_seed]
+    digest = hashlib.sha256(json.dumps(search, default=str).encode()).hexdigest()[:8]
+    folder = own.out or default_folder(file, digest, own.runs_dir)
+    make_writable("--runs-dir", own.runs_dir)
     make_writable("--out", folder)
-    with contextlib.closing(Study(file, folder, asked.search_seed, digest)) as study:
-        sweep = Sweep(study, resolve, asked.runs_dir, run_cap)
-        return run(sweep, jobs), next(iter(sweep.results().ranked()), None)
+    with (
+        contextlib.closing(Study(file, folder, own.search_seed, digest)) as study,
+        options.told_to_wandb(WANDB_RUN_GROUP=file.name, WANDB_JOB_TYPE="sweep"),
+    ):
+        sweep = Sweep(study, resolve, own.runs_dir, run_cap)
+        return run(sweep, own.jobs or fitting(config)), next(iter(sweep.results().ranked()), None)
 
 
-def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
+def _resolved(
+    file: SweepFile, own: options.Sweep, given: Mapping[str, str], parameters: Mapping[str, Any]
+) -> Config:
     from dtqn.training import preflight
 
     choice = Layer(str(file.path), nested(parameters))
-    config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
-    config = objects.settled(config, asked.jobs)
+    config = objects.settled(presets.resolve(own.config, given, os.environ, below=[choice]), own.jobs)
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
     preflight.check(config)
@@ -192,12 +290,6 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
         except MisfitError as error:
             first = first or str(error)
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
-
-
-def digest_of(file: SweepFile, config: Config, seed: int) -> str:
-    """That of a search with its task, and of the settings of its first run."""
-    content = [file.search, config_hash(config), task_identity(config).digest, seed]
-    return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:8]
 
 
 def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:

@@ -23,8 +23,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from pydantic import TypeAdapter
 
-from dtqn.experiments.sweep_file import SweepFile
-from dtqn.experiments.sweep_space import Parameter
+from dtqn.experiments.sweep_file import Parameter, SweepFile
 from dtqn.files import lock_file, locked
 from dtqn.settings.config import ConfigError
 from dtqn.training.checkpoint import FOREIGN

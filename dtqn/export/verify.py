@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.export import folder
-from dtqn.export.card import score
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
 from dtqn.training import trained
@@ -75,11 +74,7 @@ def _files(path: Path, certified: Mapping[str, str]) -> Iterator[Finding]:
 def _score(
     directory: RunDir, weights: str, claim: folder.Score, episodes: int | None, seed: int | None, same: bool
 ) -> Finding:
-    """The score of episodes played now beside the certificate's.
-
-    Args:
-        same: whether this machine and program are those of the export.
-    """
+    """The score of episodes played now beside the certificate's; `same`: by the export's program, here."""
     what, claimed = f"score of {weights}", claim.result
     played = (episodes or claim.episodes, claim.seed if seed is None else seed)
     again = same and played == (claim.episodes, claim.seed)
@@ -90,9 +85,9 @@ def _score(
     except ConfigError as error:  # weights that are damaged, say
         return Finding(what, DIFFERS, one_line(str(error)))
     if again and found == claimed:
-        return Finding(what, OK, f"{score(found)}; the same episodes have the same figures")
+        return Finding(what, OK, f"{folder.score(found)}; the same episodes have the same figures")
     answer, why = (DIFFERS, "of the same episodes") if again else compared(claimed, found)
-    return Finding(what, answer, f"{score(found)}; the certificate's: {score(claimed)}; {why}")
+    return Finding(what, answer, f"{folder.score(found)}; the certificate's: {folder.score(claimed)}; {why}")
 
 
 def compared(claimed: EvaluationResult, found: EvaluationResult) -> tuple[str, str]:

@@ -6,7 +6,7 @@ Legend: T decisions of an episode, t a decision, k a step up to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,14 +40,19 @@ def mapped(
     replacements: int,
     num_actions: int,
     generator: np.random.Generator,
+    steps: Collection[int] | None = None,
 ) -> Map:
-    """Every measure of one of the episodes; the others give what is shown in place of its steps."""
+    """Every measure of one of the episodes; the others give what is shown in place of its steps.
+
+    Args:
+        steps: those that are replaced, the columns of the others are nan; None: all.
+    """
     episode = episodes[of]
     others = dependence.replacements(episodes, of, replacements, generator)
     looked = attention(network, episode)
     return Map(
-        dependence=dependence.one_step(network, episode, others),
-        actions=dependence.actions_before(network, episode, num_actions),
+        dependence=dependence.one_step(network, episode, others, steps),
+        actions=dependence.actions_before(network, episode, num_actions, steps),
         attention=None if looked is None else looked.rollout,
     )
 
@@ -137,11 +142,6 @@ class Agreement(NamedTuple):
     """Spearman's."""
     top_three: float
     """The share of the three largest that are the same."""
-
-
-def attention_agreement(of: Map) -> Agreement | None:
-    """That of the last decision's attention; None where there is none."""
-    return None if of.attention is None else agreement(of.attention[-1], of.dependence.advantage[-1])
 
 
 def agreement(found: np.ndarray, counterfactual: np.ndarray) -> Agreement | None:

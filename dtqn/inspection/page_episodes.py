@@ -5,19 +5,151 @@ Legend: T decisions of an episode, S of them that are shown, A actions.
 
 from __future__ import annotations
 
+import base64
+import io
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Dict
+from PIL import Image
 
-from dtqn.inspection import dependence
-from dtqn.inspection.attention import attention
-from dtqn.inspection.page_observations import Observations, Pictures, parts_of, png
+from dtqn.inspection.measures import Map, mapped
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import num_actions
 from dtqn.types import Observation, map_tree
+from envs import TaskSpec
+
+LARGEST_SIDE = 320
+"""Pixels; larger pictures are made smaller."""
+SMALLEST_SIDE = 40
+MOST_BYTES = 2_500_000
+"""Bytes of all pictures together; where there are more, all are made smaller."""
+_PICTURE_SIDE = 16
+"""Pixels of either side from which on a Box of numbers is a picture."""
+_MOST_NUMBERS = 400
+"""Numbers of a part that are shown; the page says how many there are."""
+_IN_A_ROW = 8
+
+
+class Pictures:
+    """The page's pictures by number, in the order in which they came, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+
+    def add(self, file: bytes) -> int:
+        """The number of a picture, as `png` has made it."""
+        return self._numbers.setdefault(file, len(self._numbers))
+
+    def links(self, most_bytes: int = MOST_BYTES) -> list[str]:
+        """The pictures as `data:` links, which take `most_bytes` together if their sides allow it."""
+        files, side = list(self._numbers), LARGEST_SIDE
+        while sum(map(len, files)) * 4 / 3 > most_bytes and side > SMALLEST_SIDE:
+            side //= 2
+            files = [png(Image.open(io.BytesIO(x)).convert("RGB"), side) for x in self._numbers]
+        return [f"data:image/png;base64,{base64.b64encode(x).decode()}" for x in files]
+
+
+def png(picture: np.ndarray | Image.Image, side: int = LARGEST_SIDE) -> bytes:
+    """The file of a picture, uint8 [height, width, 3] or [height, width]; larger ones made smaller.
+
+    Without loss where the picture is small enough and has 256 colours at most.
+    """
+    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    if max(image.size) > side:
+        scale = side / max(image.size)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        image = image.resize(size, Image.Resampling.BOX)
+    if image.mode == "RGB" and image.getcolors(256) is not None:
+        palette = image.convert("P", palette=Image.Palette.ADAPTIVE, colors=256)
+        if palette.convert("RGB").tobytes() == image.tobytes():
+            image = palette
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+class Part(NamedTuple):
+    """A part of every observation of a task."""
+
+    name: str
+    kind: str
+    """`cells` of codes, `numbers`, or a `picture`."""
+    columns: int
+    depth: int
+    """Numbers of a cell."""
+    numbers: int
+    """How many there are, shown or not."""
+
+
+def parts_of(task: TaskSpec) -> list[Part]:
+    space = task.observation_space
+    if isinstance(space, Dict):
+        return [_part(name, part, None) for name, part in space.spaces.items()]
+    return [_part("", space, task.view)]
+
+
+def _part(name: str, space: gymnasium.Space[Any], view: tuple[int, int] | None) -> Part:
+    shape = space.shape or ()
+    count = int(np.prod(shape, dtype=int))
+    is_coded = not isinstance(space, Box)
+    if not is_coded and len(shape) >= 2 and min(shape[:2]) >= _PICTURE_SIDE:
+        return Part(name, "picture", 0, 0, count)
+    if len(shape) == 3:
+        return Part(name, "cells", shape[1], shape[2], count)
+    kind = "cells" if is_coded else "numbers"
+    if len(shape) == 2:
+        return Part(name, kind, shape[1], 1, count)
+    if view is not None and count >= view[0] * view[1]:
+        return Part(name, "cells", view[1], 1, count)
+    return Part(name, kind, min(count, _IN_A_ROW) or 1, 1, count)
+
+
+class Observations:
+    """Observations by number, each once however often it is seen."""
+
+    def __init__(self, parts: list[Part], pictures: Pictures) -> None:
+        self.parts, self.pictures = parts, pictures
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def seen(self) -> list[list[Any]]:
+        """For each a value a part: a picture's number, or numbers in a row."""
+        return [json.loads(text) for text in self._numbers]
+
+    def of(self, observation: Observation) -> list[int]:
+        """The numbers of what is seen in rows [1, T, ...]."""
+        named = observation if isinstance(observation, dict) else {"": observation}
+        arrays = [named[part.name][0].numpy() for part in self.parts]
+        return [
+            self._number([self._value(part, rows[t]) for part, rows in zip(self.parts, arrays, strict=True)])
+            for t in range(len(arrays[0]))
+        ]
+
+    def _number(self, shown: list[Any]) -> int:
+        return self._numbers.setdefault(json.dumps(shown), len(self._numbers))
+
+    def _value(self, part: Part, shown: np.ndarray) -> Any:
+        if part.kind == "picture":
+            return self.pictures.add(png(_as_picture(shown)))
+        flat = shown.ravel()[:_MOST_NUMBERS]
+        return [float(f"{x:.4g}") for x in flat] if flat.dtype.kind == "f" else flat.astype(int).tolist()
+
+
+def _as_picture(shown: np.ndarray) -> np.ndarray:
+    """uint8, grey or RGB; of several frames side by side the newest, of other numbers their range as grey."""
+    if shown.ndim == 3:
+        shown = shown[..., -3:] if shown.shape[2] % 3 == 0 else shown[..., -1]
+    if shown.dtype != np.uint8:
+        low, high = float(shown.min()), float(shown.max())
+        shown = (255 * (shown - low) / max(high - low, 1e-9)).round().astype(np.uint8)
+    return np.ascontiguousarray(shown)
+
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a step."""
@@ -107,7 +239,8 @@ def _episode(
     steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
-    others = dependence.replacements(episodes, number, count, generator)
+    actions, kept = num_actions(run.task), set(steps.tolist())
+    maps = mapped(run.network, episodes, number, count, actions, generator, kept)
     return {
         "number": number,
         "success": episode.success if run.task.has_success else None,
@@ -120,33 +253,23 @@ def _episode(
         "view": seen,
         "picture": None if pictures is None else [observations.pictures.add(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
-        "maps": _maps(run, episode, steps, others),
+        "maps": _of_shown(maps, steps),
     }
 
 
-def _maps(
-    run: TrainedRun, episode: Episode, steps: np.ndarray, others: Observation
-) -> dict[str, list[list[int]]]:
+def _of_shown(found: Map, steps: np.ndarray) -> dict[str, list[list[int]]]:
     """By name, for each decision that is shown its dependence on the steps up to it, in thousandths."""
-    network = run.network
-    kept = set(steps.tolist())
-    on_shown = dependence.one_step(network, episode, others, kept)
-    found = {
-        "shown": on_shown.advantage,
-        "flips": on_shown.flips,
-        "actions": dependence.actions_before(network, episode, num_actions(run.task), kept),
+    maps = {
+        "shown": found.dependence.advantage,
+        "flips": found.dependence.flips,
+        "actions": found.actions,
+        "attention": found.attention,
     }
-    looked = attention(network, episode)
-    if looked is not None:
-        found["attention"] = looked.rollout
     return {
-        name: [_mille(of[t, steps[: row + 1]]) for row, t in enumerate(steps)] for name, of in found.items()
+        name: [np.rint(of[t, steps[: row + 1]] * MILLE).astype(int).tolist() for row, t in enumerate(steps)]
+        for name, of in maps.items()
+        if of is not None
     }
-
-
-def _mille(values: np.ndarray) -> list[int]:
-    whole: list[int] = np.rint(values * MILLE).astype(int).tolist()
-    return whole
 
 
 def _digits(value: float) -> float:

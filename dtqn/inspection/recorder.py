@@ -85,7 +85,7 @@ class TrainedRun(NamedTuple):
     network: QNetwork
     episodes: int
     """How many are played."""
-    seed: int | tuple[int, ...]
+    seed: Any
 
     def copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
         """Fresh ones of the task, for `play` and `outcomes`."""
@@ -99,7 +99,7 @@ class TrainedRun(NamedTuple):
         return found
 
 
-def load(directory: RunDir, weights: str, episodes: int, seed: int | tuple[int, ...]) -> TrainedRun:
+def load(directory: RunDir, weights: str, episodes: int, seed: int) -> TrainedRun:
     """The run in a directory with its `last` or `best` weights, on the CPU.
 
     Raises:

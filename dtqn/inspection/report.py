@@ -7,22 +7,113 @@ import html
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtqn import plots
+from dtqn.experiments.comparison_pictures import curve
 from dtqn.files import write_whole
-from dtqn.inspection import page_episodes, page_runs
-from dtqn.inspection.page_episodes import Asked
-from dtqn.inspection.page_observations import Pictures
-from dtqn.inspection.page_runs import Run
-from dtqn.settings.config import ConfigError
-from dtqn.text import one_line, size
-from dtqn.training.directory import file_errors, make_writable, pages_of
+from dtqn.inspection import page_episodes
+from dtqn.inspection.page_episodes import Asked, Pictures
+from dtqn.plots import Curve, Panel
+from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.names import Name, name_of
+from dtqn.settings.task import task_of
+from dtqn.text import number, one_line, size
+from dtqn.training import metrics
+from dtqn.training.directory import RunDir, file_errors, make_writable, pages_of
+from dtqn.training.metrics import Row, is_evaluation
+from dtqn.training.setup import task_spec
 from dtqn.training.wandb_tracker import open_tracker
+
+_CLOCK = ("environment steps", "env_steps", 1.0)
+NOTE = (
+    "line and band: of one run its evaluations and the 95 % interval of their episodes; of several (n) "
+    "interquartile mean, minimum and maximum"
+)
+HEADER = ("task", "agent", "seed", "score", "env steps", "minutes")
+
+
+class Run(NamedTuple):
+    """A run of the report."""
+
+    label: str
+    """Its name among the others."""
+    name: Name
+    config: Config
+    rows: list[Row]
+    """The metrics file; at least one row is of an evaluation."""
+    is_finished: bool
+    directory: RunDir
+
+
+def read(paths: Sequence[Path]) -> list[Run]:
+    """The runs in these directories; their labels have the directory where the rest is the same.
+
+    Raises:
+        ConfigError: where a path holds none, or a run has not been evaluated yet.
+    """
+    given = [path.resolve() for path in paths]
+    if twice := [path for path, real in zip(paths, given, strict=True) if given.count(real) > 1]:
+        raise ConfigError(f"{twice[0]}: is given twice; give each run once")
+    runs = [_of_directory(path) for path in paths]
+    counts = Counter(run.label for run in runs)
+    return [
+        run if counts[run.label] == 1 else run._replace(label=f"{run.label} ({run.directory.path})")
+        for run in runs
+    ]
+
+
+def _of_directory(path: Path) -> Run:
+    directory = RunDir(path)
+    if not directory.config_file.exists():
+        raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
+    config = directory.read_config()
+    task_of(config)
+    rows, result = metrics.read_run(directory)
+    if not any(is_evaluation(row) for row in rows):
+        raise ConfigError(
+            f"{path}: has not been evaluated yet, so there is nothing to report; "
+            f"the first evaluation comes after {number(config.evaluation_period)} env steps"
+        )
+    name = name_of(config)
+    label = f"{name.task} {name.agent} seed {config.seed}"
+    return Run(label, name, config, rows, result is not None or directory.is_exported, directory)
+
+
+def row(run: Run) -> list[str]:
+    """The run's line of the table, under `HEADER`: its last evaluation, and what it took."""
+    config, last = run.config, [row for row in run.rows if is_evaluation(row)][-1]
+    unfinished = "" if run.is_finished else f" of {number(config.total_env_steps)}"
+    steps = number(last["env_steps"] or 0) + unfinished
+    minutes = f"{(last.get('seconds') or 0) / 60:.1f}"
+    return [*run.name, str(config.seed), metrics.outcome(last), steps, minutes]
+
+
+def panels(runs: Sequence[Run]) -> list[Panel]:
+    """The score of evaluations against environment steps, a panel a task and a line an agent."""
+    found = []
+    for env in dict.fromkeys(run.name.task for run in runs):
+        here = [run for run in runs if run.name.task == env]
+        tasks = [task_spec(run.config) for run in here]
+        name = "success" if all(task.has_success for task in tasks) else "return"
+        agents = dict.fromkeys(run.name.agent for run in here)
+        curves = [
+            _of_agent(agent, [run.rows for run in here if run.name.agent == agent], name) for agent in agents
+        ]
+        found.append(Panel(env, name, curves, tasks[0].success_ceiling))
+    return found
+
+
+def _of_agent(agent: str, runs: Sequence[Sequence[Row]], name: str) -> Curve:
+    if len(runs) == 1:
+        return plots.evaluations(agent, runs[0], name)
+    return curve(agent, runs, f"eval/{name}", _CLOCK)
+
 
 FILE = "report.html"
 
@@ -39,7 +130,7 @@ def report(
     Raises:
         ConfigError: for runs that cannot be reported and for a file that cannot be written.
     """
-    runs, problems = page_runs.read(paths), list[str]()
+    runs, problems = read(paths), list[str]()
     file = _home(paths) / FILE if out is None else out
     _writable(file)
     pictures = Pictures()
@@ -85,11 +176,9 @@ def told(file: Path) -> str:
 
 def _home(paths: Sequence[Path]) -> Path:
     """The folder where the page goes by default: a run's own, or the deepest that all runs are in."""
-    return (
-        pages_of(paths[0])
-        if len(paths) == 1
-        else Path(os.path.commonpath([path.resolve().parent for path in paths]))
-    )
+    if len(paths) == 1:
+        return pages_of(paths[0])
+    return Path(os.path.commonpath([path.resolve().parent for path in paths]))
 
 
 def _writable(file: Path) -> None:
@@ -97,10 +186,6 @@ def _writable(file: Path) -> None:
     if file.is_dir():
         raise ConfigError(f"--out is {file}: a folder; must be a file such as {file / FILE}")
     make_writable("--out", file.parent)
-
-
-def _title(runs: Sequence[Run]) -> str:
-    return f"{_listed([run.name.agent for run in runs])} on {_listed([run.name.task for run in runs])}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -120,16 +205,12 @@ def _notes(asked: Asked, played: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequence[str]) -> str:
-    """The page's text, which holds its styles, its program and its data.
-
-    Args:
-        player: what `player.js` reads; runs none of which has an episode leave the player out.
-        notes: how the episodes and their maps were made.
-    """
+    """The page's text, with its styles, its program and the data that `player.js` reads."""
+    agents, tasks = _listed([run.name.agent for run in runs]), _listed([run.name.task for run in runs])
     parts = {
-        "title": html.escape(_title(runs)),
+        "title": html.escape(f"{agents} on {tasks}"),
         "style": _file("style.css"),
-        "table": _table(page_runs.HEADER, [page_runs.row(run) for run in runs]),
+        "table": _table(HEADER, [row(run) for run in runs]),
         "curve": _curve(runs),
         "player_hidden": "" if player["runs"] else "hidden",
         "replacements": min(page_episodes.REPLACEMENTS, asked.played - 1),
@@ -159,5 +240,5 @@ def _curve(runs: Sequence[Run]) -> str:
     """The picture of the score against environment steps, as a `data:` link."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "curve.svg"
-        plots.comparison(page_runs.panels(runs), file, "environment steps", page_runs.NOTE)
+        plots.comparison(panels(runs), file, "environment steps", NOTE)
         return f"data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}"

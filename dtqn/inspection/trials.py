@@ -4,17 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dtqn.acting.episode_intervals import Figure
 from dtqn.acting.evaluation import evaluate_random
-from dtqn.inspection import verdict
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, disturbances, load, outcomes
 from dtqn.settings.config import Config, ConfigError
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, random_actions
+
+MARGIN = 0.05
+
+Answer = Literal["yes", "no", "cannot tell"]
+
+
+class Verdict(NamedTuple):
+    """Whether a task needs memory, and why we think so."""
+
+    answer: Answer
+    because: str
+    stack: int | None = None
+    """Steps of the shortest frame stack that does as well, where one does and memory is needed."""
+
+
+def uses_memory(intact: Figure, disturbed: dict[str, Figure], random: Figure, best: float) -> Verdict:
+    """`disturbed`: what was done to the memory -> the score."""
+    if intact.low <= random.high:
+        return Verdict("cannot tell", _beside_random(intact, random))
+    margin = MARGIN * (max(best, intact.value) - random.value)
+    worst = min(disturbed, key=lambda name: disturbed[name].high)
+    if disturbed[worst].high < intact.low - margin:
+        return Verdict("yes", f"memory {worst}: {disturbed[worst].value:.3g}, as it is: {intact.value:.3g}")
+    if all(x.low > intact.high - margin for x in disturbed.values()):
+        return Verdict("no", f"no disturbance of its memory costs more than {MARGIN:.0%} of the range")
+    return Verdict("cannot tell", "intervals overlap; more episodes would tell (--episodes)")
+
+
+def needs_memory(
+    best_agent: Figure,
+    memoryless: dict[str, Figure],
+    stacked: dict[int, Figure],
+    random: Figure,
+    best: float,
+) -> Verdict:
+    """Whether, and for how many steps.
+
+    Args:
+        memoryless: an agent that sees one step -> its score.
+        stacked: steps that an agent without memory sees together -> its score.
+    """
+    if not memoryless:
+        return Verdict("cannot tell", "no run without memory is given (--memoryless RUN)")
+    if best_agent.low <= random.high:
+        return Verdict("cannot tell", _beside_random(best_agent, random))
+    margin = MARGIN * (max(best, best_agent.value) - random.value)
+    name = max(memoryless, key=lambda run: memoryless[run].low)
+    text = f"{name} without memory: {memoryless[name].value:.3g}, this agent: {best_agent.value:.3g}"
+    if memoryless[name].low >= best_agent.high - margin:
+        return Verdict("no", text)
+    if best_agent.low <= max(x.high for x in memoryless.values()) + margin:
+        return Verdict("cannot tell", f"{text}; the intervals do not lie apart")
+    enough = [steps for steps, x in sorted(stacked.items()) if x.low >= best_agent.high - margin]
+    if enough:
+        return Verdict("yes", f"{text}; a stack of {enough[0]} steps does as well", enough[0])
+    if stacked and max(x.high for x in stacked.values()) + margin < best_agent.low:
+        return Verdict("yes", f"{text}; a stack of {max(stacked)} steps does not do as well")
+    return Verdict("yes", text)
+
+
+def _beside_random(agent: Figure, random: Figure) -> str:
+    """Why an agent whose interval does not lie above that of random actions tells nothing.
+
+    Of few episodes a perfect score has a wide interval too, which says nothing against the agent.
+    """
+    if agent.value <= random.value:
+        return "the agent is not better than random actions"
+    return (
+        f"random actions: {random.value:.3g}, this agent: {agent.value:.3g}; intervals overlap; "
+        "more episodes would tell (--episodes)"
+    )
+
 
 RANDOM_SHARES = (0.1, 0.3)
 """Shares of random actions in stochastic play of an agent without memory: chance leads it out of circles."""
@@ -74,10 +145,10 @@ def verdicts(
         "length": length,
         "random": random,
         "disturbed": disturbed,
-        "uses_memory": verdict.uses_memory(intact, disturbed, random, best),
+        "uses_memory": uses_memory(intact, disturbed, random, best),
         "memoryless": memoryless,
         "stacked": stacked,
-        "needs_memory": verdict.needs_memory(intact, memoryless, stacked, random, best),
+        "needs_memory": needs_memory(intact, memoryless, stacked, random, best),
     }
 
 

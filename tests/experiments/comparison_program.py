@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.experiments import compare, comparison_pictures, comparison_table, jobs
+from dtqn.experiments import compare, comparison_pictures, comparison_table, jobs, options
 from dtqn.experiments.comparison_table import agent_lines
 from dtqn.experiments.records import Outcome
 from dtqn.settings.presets import resolve
@@ -97,6 +97,10 @@ def stand_in(tmp_path, monkeypatch):
     monkeypatch.setattr(chance_level, "play", lambda config, episodes: CHANCE)
 
 
+def folders(path):
+    return {"runs_dir": path / "runs", "out": path / "out"}
+
+
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A function that compares by the small program, and returns the exit code and what was printed."""
@@ -115,10 +119,8 @@ def run(tmp_path, monkeypatch):
             for seed in range(1, len(seeds) + 1)
         ]
         out = io.StringIO()
-        code = compare.compare(
-            configs, parallel, tmp_path / "runs", tmp_path / "out", baseline, given, out=out
-        )
-        return code, out.getvalue()
+        own = options.Comparison(agents="dqn", jobs=parallel, baseline=baseline, **folders(tmp_path))
+        return compare.compare(compare.Comparison(own, own.out, configs, given), out), out.getvalue()
 
     return run
 

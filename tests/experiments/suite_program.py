@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from dtqn.experiments import compare, comparison_pictures, suites
-from tests.experiments.comparison_program import draw_nothing, stand_in
+from dtqn.experiments import compare, comparison_pictures, options, suites
+from tests.experiments.comparison_program import draw_nothing, folders, stand_in
 
 MAZE = "t-maze-passive-10"
 SUITE = """
@@ -87,10 +87,10 @@ def run(tmp_path, monkeypatch):
         configs = compare.plan(list(agents), seeds, None, {}, suite)
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records": tmp_path / "records.jsonl" if records else None}
-        code = compare.compare(
-            configs, parallel, folder / "runs", folder / "out", "dqn", {}, out=out, suite=suite, **given
-        )
-        return code, out.getvalue()
+        own = options.Comparison(agents="dqn", jobs=parallel, baseline="dqn", **folders(folder), **given)
+        return compare.compare(
+            compare.Comparison(own, own.out, configs, {}, suite=suite), out
+        ), out.getvalue()
 
     return run
 

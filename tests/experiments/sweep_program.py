@@ -13,7 +13,6 @@ from optuna.storages.journal import JournalFileBackend
 from dtqn import cli
 from dtqn.experiments import jobs, sweep
 from dtqn.experiments.sweep_file import read_file
-from dtqn.experiments.sweep_results import Results
 from dtqn.experiments.sweep_study import Trial
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "sweeps").glob("*.yaml"))
@@ -30,6 +29,7 @@ if f'"run_dir":{json.dumps(str(folder))}' not in (here / "out" / "journal.log").
 signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
 with (here / "begun").open("a") as file:
     file.write(name + "\\n")
+(here / "wandb").open("a").write(f"{os.environ['WANDB_RUN_GROUP']} {os.environ['WANDB_JOB_TYPE']}\\n")
 with (here / "started").open("a") as file:
     file.write(folder.name + "\\n")
 if (here / "broken").exists() and (here / "broken").read_text() in (name, "all"):
@@ -77,9 +77,8 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(jobs, "_POLL_SECONDS", 0.02)
 
     def run(content, *arguments, jobs=2):
-        file = content
-        if not isinstance(content, Path):
-            file = tmp_path / "file.yaml"
+        file = content if isinstance(content, Path) else tmp_path / "file.yaml"
+        if file != content:
             file.write_text(content)
         folder = tmp_path / "out"
         argv = ["sweep", str(file), "--out", str(folder), "--runs-dir", str(tmp_path / "runs")]
@@ -114,4 +113,4 @@ def results_of(folder, values):
         )
         for number, value in enumerate(values, 1)
     ]
-    return Results(read_file(folder / "file.yaml"), folder, trials)
+    return sweep.Results(read_file(folder / "file.yaml"), folder, trials)

@@ -15,7 +15,7 @@ import pytest
 
 from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
-from dtqn.experiments import compare, comparison_pictures
+from dtqn.experiments import compare, comparison_pictures, options
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
@@ -289,7 +289,7 @@ def _fails(capsys, *argv):
         (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is no setting .from agent a.; did .*"),
         (
             ["--agents", "gtrxl", "--seeds", "99999"],
-            "argument --seeds: 99999 must be an integer from 1 to 10000",
+            "--seeds is 99999: must be an integer of at least 1 and at most 10000",
         ),
         (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
         (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),
@@ -306,17 +306,17 @@ def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, argv, messag
 
 def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     argv = "compare --env gridverse-memory-5x5,gridverse-memory-7x7 --agents gtrxl,dqn --seeds 2 --jobs 3"
     argv += f" --first-seed 7 --baseline dqn --runs-dir {tmp_path} --total-env-steps 1e4 --learner.n-step 5"
     assert cli.main(argv.split()) == 0
-    configs, parallel, runs_dir, folder, baseline, given, own_agents = asked[0]
+    own, folder, configs, given, own_agents, *_ = asked[0]
     assert [(config.env[-3:], config.agent, config.seed) for config in configs] == [
         (env, agent, seed) for env in ("5x5", "7x7") for agent in ("gtrxl", "dqn") for seed in (7, 8)
     ]
     assert {(config.total_env_steps, config.learner.n_step) for config in configs} == {(10_000, 5)}
-    assert (parallel, runs_dir, baseline) == (3, tmp_path, "dqn")
+    assert (own.jobs, own.runs_dir, own.baseline) == (3, tmp_path, "dqn")
     assert (given, own_agents) == ({"total_env_steps": "1e4", "learner.n_step": "5"}, [])
     assert re.fullmatch(r"2-tasks-[0-9a-f]{8}", folder.name) and folder.parent == tmp_path / "compare"
 
@@ -331,13 +331,14 @@ def test_a_folder_of_runs_that_is_a_file_is_one_line_by_the_name_of_its_option(t
 
 def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *given, **_: asked.append(given) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.yaml").write_text("network: {core: lru}")
     agents = "gtrxl,my.yaml,long=gtrxl+network.core.memory_length=80,wide=my.yaml+network.width=128"
     argv = f"compare --env {TASK} --agents {agents} --seeds 1 --network.core.memory_length 7 --baseline long"
     assert cli.main(argv.split()) == 0
-    configs, *_, own_agents = asked[0]
+    configs = asked[0].configs
+    assert asked[0].own_agents == agents.split(",")[1:]
     found = [
         (c.agent, c.network.core.name, getattr(c.network.core, "memory_length", None), c.network.width)
         for c in configs
@@ -348,7 +349,6 @@ def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):
         ("long", "gtrxl", 80, 64),
         ("wide", "lru", None, 128),
     ]
-    assert own_agents == agents.split(",")[1:]
     directory = RunDir.of_config(configs[2], tmp_path / "runs")
     assert directory.path.parent.name == "long"
     directory.prepare(configs[2])
@@ -398,6 +398,7 @@ def test_runs_with_and_without_a_success_are_refused_before_any_is_trained(tmp_p
     flags = {"env": "CartPole-v1", "total_env_steps": "400", "wandb": "disabled"}
     own = {"dqn": {"task.success": "return>=20"}, "lstm": {}}
     configs = [resolve(None, flags | {"agent": agent} | own[agent], {}) for agent in agents]
+    own = options.Comparison(agents="dqn", jobs=1, **comparison_program.folders(tmp_path))
     with pytest.raises(ConfigError, match="dqn seed 1 has a success on CartPole-v1, lstm seed 1 has none"):
-        compare.compare(configs, 1, tmp_path / "runs", tmp_path / "out", None, {}, out=io.StringIO())
+        compare.compare(compare.Comparison(own, own.out, configs, {}), io.StringIO())
     assert not list(tmp_path.rglob("config.yaml"))

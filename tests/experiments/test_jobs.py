@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import fitting
-from dtqn.experiments.processes import Starter
+from dtqn.experiments.jobs import Starter, fitting
 from dtqn.settings.presets import resolve
 from tests.experiments import stand_in
 from tests.experiments.stand_in import events, run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dtqn.experiments import processes
-from dtqn.experiments.processes import Process, Starter, visible_gpus
+from dtqn.experiments import jobs
+from dtqn.experiments.jobs import Process, Starter, visible_gpus
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 
@@ -26,9 +26,9 @@ Start = Callable[..., tuple[str, Path, Process]]
 
 @pytest.fixture(autouse=True)
 def each_test_has_a_driver_of_its_own() -> Iterator[None]:
-    processes._of_the_driver.cache_clear()
+    jobs._of_the_driver.cache_clear()
     yield
-    processes._of_the_driver.cache_clear()
+    jobs._of_the_driver.cache_clear()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield started
     for directory, process in begun:
         (directory / "end").touch()
-        assert process.wait() == 0
+        assert process._process.wait() == 0
 
 
 def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytes
     assert gpu == "5"
     assert start()[0] == "2"
     (directory / "end").touch()
-    process.wait()
+    process._process.wait()
     assert start()[0] == "5"
     assert start()[0] == "5"
     assert start()[0] == "2"

@@ -331,7 +331,7 @@ def test_a_wrong_option_is_one_line(tmp_path, capsys, argv, message):
 
 def test_records_are_those_of_the_checkout_for_a_suite_with_its_full_budget(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *_, **given: asked.append(given["records"]) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given.own.records) or 0)
     suite_of(tmp_path)
     argv = ["compare", "--agents", "dqn", "--seeds", "1"]
     of_suite = [*argv, "--suite", "own.yaml"]
@@ -555,11 +555,10 @@ def test_the_commands_of_published_tables_find_their_records(monkeypatch, name):
     _, words = _published(name)
     words[words.index("--seeds") + 1] = "1"
     asked = []
-    monkeypatch.setattr(compare, "compare", lambda *args, **options: asked.append((args[0], options)) or 0)
+    monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     assert cli.main(words[2:]) == 0
-    [(configs, options)] = asked
-    shelf = records.Records(_ROOT / options["records"])
-    assert configs and [each.agent for each in configs if shelf.find(each) is None] == []
+    shelf = records.Records(_ROOT / asked[0].own.records)
+    assert asked[0].configs and [each.agent for each in asked[0].configs if shelf.find(each) is None] == []
 
 
 @pytest.mark.parametrize("name", ["dtqn", "dtqn-one-preset-lstm", "t-maze", "popgym-easy", "gates-7x7"])

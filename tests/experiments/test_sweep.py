@@ -16,7 +16,6 @@ import envs
 from dtqn import cli
 from dtqn.experiments import sweep
 from dtqn.experiments.sweep_file import read_file
-from dtqn.experiments.sweep_results import Results
 from dtqn.experiments.sweep_study import Trial, draws
 from dtqn.settings.presets import resolve
 from tests.experiments import sweep_program
@@ -30,6 +29,7 @@ run = sweep_program.run
 def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     code, printed, folder = run(GRID, "--learner.double-q", "false", "--learner.learning-rate", "0.004")
     assert code == 0, printed
+    assert (run.folder / "wandb").read_text() == "file sweep\n" * 6 and "WANDB_JOB_TYPE" not in os.environ
     found = [(r["parameters"]["learner.n_step"], r["parameters"]["seed"]) for r in recorded(folder)]
     assert sorted(found) == list(itertools.product([1, 2, 3], [1, 2]))
     assert sorted((run.folder / "begun").read_text().split("\n")[:-1]) == sorted(f"{n} {s}" for n, s in found)
@@ -42,7 +42,6 @@ def test_a_grid_is_covered_once_and_averaged_over_seeds(run):
     assert re.fullmatch(r"1\.  0\.9850 {8}\d, \d  3", top), "the mean of 0.99 and 0.98"
     best = resolve(folder / "best.yaml", {}, {})
     assert (best.learner.n_step, best.learner.learning_rate, best.learner.double_q) == (3, 0.004, False)
-    assert (os.environ["WANDB_RUN_GROUP"], os.environ["WANDB_JOB_TYPE"]) == ("file", "sweep")
 
 
 def test_settings_of_ones_own_core_are_searched_one_by_one(run):
@@ -168,7 +167,7 @@ def test_the_leaderboard_has_the_first_parameters_that_vary(tmp_path):
             "learner.returns.q_lambda": number,
         }
         trials.append(Trial(number, parameters, "finished", value=number / 8))
-    results = Results(file, tmp_path, trials)
+    results = sweep.Results(file, tmp_path, trials)
     header, *lines = results.table()
     assert header.split() == ["mean_success", "run", *file.searched[1:6]]
     assert [line.split()[:4] for line in lines] == [
@@ -307,7 +306,7 @@ def test_hyperband_ends_what_lags_behind(run):
 
 def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for name in ("sweep_study", "sweep_results", "sweep"):
+    for name in ("sweep_study", "sweep"):
         monkeypatch.delitem(sys.modules, f"dtqn.experiments.{name}")
         monkeypatch.delattr(f"dtqn.experiments.{name}")
     assert cli.main(["sweep", str(SHIPPED[0])]) == 2

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dtqn.experiments.sweep_file import SweepFile
-from dtqn.experiments.sweep_space import Parameter
+from dtqn.experiments.sweep_file import Parameter, SweepFile
 from dtqn.experiments.sweep_study import draws
 
 _SHARES = np.linspace(0.0005, 0.9995, 1000)

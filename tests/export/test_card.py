@@ -14,7 +14,7 @@ from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.choices.cores import OwnCore
-from dtqn.export import card
+from dtqn.export import folder
 from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
 
@@ -44,14 +44,14 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
 
 def _card(config: Config, finished: bool = True) -> str:
     about = {"env_steps": 9, "learner_steps": 1, "seconds": 2.0, "finished": finished}
-    return card.text(config, about, {"last": EvaluationResult(None, None, None, 7.5, 9.0, 1)}, 7, [])
+    return folder.text(config, about, {"last": EvaluationResult(None, None, None, 7.5, 9.0, 1)}, 7, [])
 
 
 def test_the_card_says_what_is_not_among_the_files(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = RunDir(exported).read_config()
     assert "Not in these files" not in _card(config)
-    task = card.task_identity(config)._replace(made_of="lamps.py", is_native=False)
-    monkeypatch.setattr(card, "task_identity", lambda config: task)
+    task = folder.task_identity(config)._replace(made_of="lamps.py", is_native=False)
+    monkeypatch.setattr(folder, "task_identity", lambda config: task)
     network = config.network.model_copy(update={"core": OwnCore(name="cores:Own")})
     own = _card(config.model_copy(update={"agent": "mine", "network": network}))
     assert "Not in these files, and needed to load it: the task (lamps.py), `cores:Own`." in own

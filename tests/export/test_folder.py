@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import dtqn
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.export import card, folder
+from dtqn.export import folder
 from dtqn.training import checkpoint, trained
 from dtqn.training.directory import RunDir
 from tests import tiny
@@ -178,7 +178,7 @@ def test_an_export_that_fails_leaves_no_file(
     to = tmp_path / "to"
     if is_there:
         to.mkdir()
-    monkeypatch.setattr(card, "text", full)
+    monkeypatch.setattr(folder, "text", full)
     assert cli.main(["export", str(tiny_run), "--to", str(to), "--episodes", "2"]) == 2
     assert to.exists() == is_there and not list(tmp_path.glob("*/*"))
 

@@ -133,8 +133,8 @@ def _nothing(*_: object, **__: object) -> int:
     return 0
 
 
-def _only_tables(*args: object, **options: object) -> int:
-    return _COMPARE(*args, **options) if options["records_only"] and options["suite"] is None else 0
+def _only_tables(asked: compare.Comparison) -> int:
+    return _COMPARE(asked) if asked.own.records_only and asked.suite is None else 0
 
 
 def _claim(search: sweep.Sweep, *_: object) -> None:

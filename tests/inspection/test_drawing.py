@@ -11,9 +11,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from dtqn.inspection import drawing, watch
-from dtqn.inspection.drawing import Shown
+from dtqn.inspection import watch
 from dtqn.inspection.recorder import Episode
+from dtqn.inspection.watch import Shown
 from dtqn.training import display
 from dtqn.types import StepInputs
 
@@ -47,7 +47,7 @@ def test_a_picture_is_shrunk_to_what_fits(
 ) -> None:
     """By a whole number, to means of squares; a line of text has two lines of pixels."""
     picture = np.random.default_rng(0).integers(256, size=(8, 12, 3)).astype(np.uint8)
-    small = drawing.shrunk(picture, columns, lines)
+    small = watch.shrunk(picture, columns, lines)
     assert small.shape == (*size, 3) and small.dtype == np.uint8
     if factor <= 8:
         square = picture[:factor, :factor].astype(float).mean(axis=(0, 1))
@@ -56,29 +56,29 @@ def test_a_picture_is_shrunk_to_what_fits(
 
 def test_a_step_in_one_line_and_beside_a_picture() -> None:
     episode = _shown()
-    assert drawing.plain(episode, 0) == (
+    assert watch.plain(episode, 0) == (
         "step   0  action 1  reward -0.050  Q 0.000 [1.000]  depends on 0 (0.10)"
     )
-    assert drawing.plain(episode, 1).endswith("Q [0.500] 0.250  depends on 0 (0.40), 1 (0.20)")
-    lines = drawing.panel(episode, 1)
+    assert watch.plain(episode, 1).endswith("Q [0.500] 0.250  depends on 0 (0.40), 1 (0.20)")
+    lines = watch.panel(episode, 1)
     assert lines[0] == "episode 1   step 1 of 2   return -0.050"
     assert f"turn < {'█' * 10}{'·' * 10}    0.500" in lines
     assert f"1      {'█' * 5}{'·' * 15}    0.250" in lines
     assert "action turn   reward 1.000" in lines
     assert lines[-3:] == ["depends on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
-    assert drawing.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
+    assert watch.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
 
 
 def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None:
     episode = _shown()
-    assert drawing.strip(episode, 1, most=1)[:2] == [
+    assert watch.strip(episode, 1, most=1)[:2] == [
         "depends on step 1 to 1 (highest: 40% of the Q-values' range)",
         "▄",
     ]
     long = _shown(dependence=None)
-    assert drawing.strip(long, 1) == ["depends on: not computed, the episode is too long"]
-    assert "depends on" not in drawing.plain(long, 1)
-    assert len(drawing.strip(_shown(episode=episode.episode._replace(other=None)), 1)) == 2
+    assert watch.strip(long, 1) == ["depends on: not computed, the episode is too long"]
+    assert "depends on" not in watch.plain(long, 1)
+    assert len(watch.strip(_shown(episode=episode.episode._replace(other=None)), 1)) == 2
 
 
 def test_frames_of_a_film_are_of_one_size_and_change() -> None:

@@ -15,11 +15,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from PIL import Image
 
 import envs
-from dtqn.inspection import page_runs
-from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, choose, steps_of
-from dtqn.inspection.page_observations import Observations, Part, Pictures, _part, png
-from dtqn.inspection.page_runs import Run
+from dtqn.inspection import page_episodes, report
+from dtqn.inspection.page_episodes import MOST_STEPS, MOST_WINDOWS, Observations, Part, Pictures, choose, png
 from dtqn.inspection.recorder import Episode, Outcome
+from dtqn.inspection.report import Run
 from dtqn.settings.names import name_of
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
@@ -72,13 +71,15 @@ def test_pictures_are_made_smaller_until_they_fit() -> None:
 def test_the_form_of_an_observation(
     space: Any, view: Any, kind: str, columns: int, depth: int, count: int
 ) -> None:
-    assert _part("x", space, view) == Part("x", kind, columns, depth, count)
+    assert page_episodes._part("x", space, view) == Part("x", kind, columns, depth, count)
 
 
 def test_observations_hold_what_was_observed_and_each_once() -> None:
     space = Dict({"a": MultiDiscrete([9, 9]), "b": Box(0, 255, (16, 16, 3), np.uint8)})
     pictures = Pictures()
-    observations = Observations([_part(name, part, None) for name, part in space.spaces.items()], pictures)
+    observations = Observations(
+        [page_episodes._part(name, part, None) for name, part in space.spaces.items()], pictures
+    )
     rows = torch.zeros(1, 3, 16, 16, 3, dtype=torch.uint8)
     rows[0, 1] = 200
     shown: Any = {"a": torch.tensor([[[1, 2], [1, 2], [1, 2]]]), "b": rows}
@@ -111,14 +112,14 @@ def test_failures_come_first_and_fill_what_successes_leave() -> None:
 
 
 def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
-    assert steps_of(_episode(7)).tolist() == list(range(7))
+    assert page_episodes.steps_of(_episode(7)).tolist() == list(range(7))
     long = _episode(1000)
-    assert len(steps_of(long)) == MOST_STEPS == len(steps_of(long, context=1000))
-    assert len(steps_of(long, context=50)) == MOST_WINDOWS
+    assert len(page_episodes.steps_of(long)) == MOST_STEPS == len(page_episodes.steps_of(long, context=1000))
+    assert len(page_episodes.steps_of(long, context=50)) == MOST_WINDOWS
     assert isinstance(long.inputs.observation, torch.Tensor)
     other = long.inputs.observation.clone()
     other[0, 7] += 1
-    steps = steps_of(long._replace(other=other))
+    steps = page_episodes.steps_of(long._replace(other=other))
     assert {0, 7, 999} <= set(steps.tolist()) and len(steps) in (MOST_STEPS, MOST_STEPS + 1)
     assert np.diff(np.setdiff1d(steps, [7])).max() <= 11
 
@@ -141,7 +142,7 @@ def test_a_row_of_the_table_is_the_last_evaluation() -> None:
     rows = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
     ended = _run("gru", 1, [_row(500, 0.9, 3.0), *rows])
     open_one = _run("gru", 2, [_row(6000, None, -2.0)], "CartPole-v1", ended=False)
-    of_ended, of_open = page_runs.row(ended), page_runs.row(open_one)
+    of_ended, of_open = report.row(ended), report.row(open_one)
     assert of_ended == ["t-maze-passive-6", "gru", "1", "success 25.0% [15.0%, 35.0%]", "1 000", "1.7"]
     assert of_open[3] == "return -2"
     assert of_open[4].startswith("6 000 of ") and of_open[5] == "10.0"
@@ -155,7 +156,7 @@ def test_an_agent_is_a_line() -> None:
     ]
     single = _run("lstm", 1, [_row(100, 0.5, 0.0), _row(300, 0.7, 0.0)])
     other_task = _run("gru", 1, [_row(50, None, 7.0)], "CartPole-v1", ended=False)
-    of_maze, of_pole = page_runs.panels([*two, single, other_task])
+    of_maze, of_pole = report.panels([*two, single, other_task])
     assert (of_maze.name, of_pole.name) == ("success", "return")
     mean, lstm = of_maze.curves
     assert (mean.label, list(mean.x), list(mean.runs)) == ("gru", [100, 200], [2])

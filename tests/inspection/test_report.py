@@ -13,8 +13,8 @@ import pytest
 from dtqn import cli
 from dtqn.inspection import dependence, report
 from dtqn.inspection.attention import attention
-from dtqn.inspection.page_runs import Run
 from dtqn.inspection.recorder import play
+from dtqn.inspection.report import Run
 from dtqn.settings import presets
 from dtqn.settings.names import name_of
 from dtqn.training import trained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtqn.acting.episode_intervals import Figure
-from dtqn.inspection.verdict import needs_memory, uses_memory
+from dtqn.inspection.trials import needs_memory, uses_memory
 
 RANDOM = Figure(0.3, 0.25, 0.35, 100)
 GOOD = Figure(0.98, 0.94, 1.0, 100)

@@ -46,7 +46,7 @@ def test_without_a_terminal_a_step_is_a_line(
 
 def test_a_recording_is_the_network_on_what_it_saw(tiny_run: Path) -> None:
     run = load(RunDir(tiny_run), "last", 1, 5)
-    found = record(run, 1, 5, True)
+    found = record(run, 1, True)
     episode, steps = found.episode, found.episode.length
     assert episode.pictures is not None and len(episode.pictures) == steps + 1
     assert episode.pictures[0].ndim == 3
@@ -55,7 +55,7 @@ def test_a_recording_is_the_network_on_what_it_saw(tiny_run: Path) -> None:
     assert found.dependence is not None and found.dependence.shape == (steps, steps)
     assert np.triu(found.dependence, 1).max() == 0 < found.dependence.max()
     assert episode.cue is not None and episode.cue[0] and not episode.cue[1:].any()
-    assert record(run, 2, 5, False).episode.pictures is None
+    assert record(run, 2, False).episode.pictures is None
 
 
 def test_a_gif_has_the_first_pictures_each_shown_longer(

@@ -394,7 +394,7 @@ def test_commands_warn_of_every_run_that_they_look_at(
     result = EvaluationResult(None, None, None, 1.0, 2.0, 5)
     monkeypatch.setattr(trained, "evaluate_run", lambda *args: result)
     monkeypatch.setattr("dtqn.inspection.debug.debug", lambda *args: {"contracts": []})
-    monkeypatch.setattr("dtqn.inspection.debug_text.lines", lambda *args: ["looked at"])
+    monkeypatch.setattr("dtqn.inspection.debug.lines", lambda *args: ["looked at"])
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert cli.main(argv) == 0

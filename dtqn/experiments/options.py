@@ -1,0 +1,100 @@
+"""What `compare` and `sweep` are asked for beside settings, be it typed or handed over in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from dtqn.settings.config import wrong
+from dtqn.settings.group import Group
+from dtqn.settings.values import legal
+
+
+def _is_named(path: Any) -> Any:
+    if path == "":  # of an unset variable of the shell; Path would take it for the present folder
+        raise ValueError("the name is empty")
+    return path
+
+
+_Path = Annotated[Path, BeforeValidator(_is_named)]
+
+
+class Options(Group):
+    """Those of both; what follows each is the help of the command line."""
+
+    config: _Path | None = None
+    """YAML file of settings, laid over the presets"""
+    jobs: int | None = Field(None, ge=1)
+    """runs at a time; none: CPUs / threads, at most one a GPU"""
+    runs_dir: _Path = Path("runs")
+    """folder of run directories"""
+    out: _Path | None = None
+    """folder of results; none: one of these settings in <runs-dir>"""
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Self:
+        """Takes the options out of options and settings by name; a ConfigError for one that is wrong."""
+        own = {name: given.pop(name) for name in cls.model_fields if name in given}
+        try:
+            return cls.model_validate(own)
+        except ValidationError as error:
+            name, value = str(error.errors()[0]["loc"][0]), error.errors()[0]["input"]
+            right = "a path" if value == "" else legal(cls.model_fields[name])
+            raise wrong(f"--{name.replace('_', '-')}", value, f"must be {right}") from None
+
+
+class Comparison(Options):
+    """Those of `compare`."""
+
+    agents: str
+    """presets, YAML files of your own and variants such as long=gtrxl+network.core.memory_length=80,
+    with commas between"""
+    seeds: int = Field(5, ge=1, le=10_000)  # a seed given as a number of seeds would be planned for minutes
+    """how many seeds"""
+    first_seed: int = Field(1, ge=0)
+    """the first seed; take seeds that no setting was chosen on"""
+    baseline: str | None = None
+    """compare the others with this agent"""
+    suite: str | None = None
+    """the tasks, budgets and scores of a suite, or of a YAML file of your own"""
+    tasks: str | None = None
+    """these tasks of the suite alone, such as 'bsuite-*,t-maze-passive-50'; none: all"""
+    budget_share: float = Field(1.0, gt=0, le=1)
+    """run this share of the suite's env steps, for a first look"""
+    records_only: bool = False
+    """train nothing: a table of the runs that have finished, in seconds"""
+    records: _Path | None = None
+    """JSON Lines where finished runs are found and leave their records; none: nowhere, with --suite and its
+    full budget docs/results/records/SUITE.jsonl if that folder is there"""
+    metrics: str | None = None
+    """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the second
+    half of a run"""
+    search: str | list[str] | None = None  # a list where it is typed, of one
+    """train every agent with each of these values of one setting, such as
+    learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml"""
+
+
+class Sweep(Options):
+    """Those of `sweep`."""
+
+    run_cap: int | None = Field(None, ge=1)
+    """runs in all; none: the file's run_cap"""
+    search_seed: int = Field(0, ge=0)
+    """seed of the choices"""
+
+
+@contextlib.contextmanager
+def told_to_wandb(**variables: str) -> Iterator[None]:
+    """A block whose runs tell W&B these, but for what the user's environment has already."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
