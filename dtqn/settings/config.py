@@ -3,20 +3,20 @@
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. The files
 `network`, `learner_and_replay` and `run` state each one's default, unit and legal range, and `envs.options`
 those of a task. Some of them are choices: `network.core` names one of several things, which have settings of
-their own, such as `network.core.memory_length` (`dtqn.choices`). `rules` says which do not go together.
+their own, such as `network.core.memory_length` (`dtqn.choices`). Each group says which do not go together.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dtqn.settings import gone, group, rules, values
+from dtqn.settings import gone, group, values
 from dtqn.settings.group import ConfigError as ConfigError
 from dtqn.settings.group import MisfitError as MisfitError
 from dtqn.settings.group import wrong as wrong
@@ -25,44 +25,8 @@ from dtqn.settings.learner_and_replay import ReplayConfig as ReplayConfig
 from dtqn.settings.network import NetworkConfig as NetworkConfig
 from dtqn.settings.run import SETTLED as SETTLED
 from dtqn.settings.run import ActorConfig as ActorConfig
-from dtqn.settings.run import RunConfig
+from dtqn.settings.run import Config as Config
 from dtqn.settings.run import TaskConfig as TaskConfig
-
-
-class Config(RunConfig):
-    """One run, resolved."""
-
-    @model_validator(mode="after")
-    def _parts_go_together(self) -> Config:
-        group.check(rules.RUN, self)
-        for _, part in parts(self):
-            group.check(part.rules_of_run, self)
-        return self
-
-    @property
-    def records_graphs(self) -> bool:
-        """Whether acting and updates are recorded as CUDA graphs, if they are on a GPU."""
-        return rules.is_recordable(self) if self.cuda_graphs == "auto" else self.cuda_graphs
-
-    def unread(self) -> list[str]:
-        """Settings that were changed from their default and that nothing reads, given the others."""
-        ignored = {
-            f"{prefix}{name}"
-            for prefix, part in parts(self)
-            for names, is_read in part.read_if
-            if not is_read(part, self)
-            for name in names.split()
-        }
-        fields, here = fields_of(), settings_of(self)
-        return [name for name in here if name in ignored and here[name] != fields[name].default]
-
-
-def parts(whole: group.Group, prefix: str = "") -> Iterator[tuple[str, group.Group]]:
-    """A group, and those in it, each with the beginning of the names of its settings."""
-    yield prefix, whole
-    for name, value in whole:
-        if isinstance(value, group.Group):
-            yield from parts(value, f"{prefix}{name}.")
 
 
 def settings_of(whole: group.Group, prefix: str = "") -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The settings of updates and of replay; and which of them do not go together."""
+"""The settings of updates and of replay."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -21,26 +21,11 @@ from dtqn.choices.learner import (
     Soft,
     TargetUpdate,
 )
-from dtqn.settings.group import Group, Rule, misfit
-
-LEARNER: Sequence[Rule] = (
-    misfit(
-        lambda c: c.novelty_centred and not c.reads_novelty,
-        "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
-        "there is nothing to centre; try false, or learner.novelty_weight 0.1",
-    ),
-)
+from dtqn.settings.group import Group
 
 
 class LearnerConfig(Group):
     """Updates: optimiser, targets, losses."""
-
-    rules_of_group = LEARNER
-    read_if = (
-        # A rollout's sequence has all rows that there are; of Q(lambda) it says how many more to wait for.
-        ("n_step", lambda learner, run: learner.batches.from_replay or learner.returns.name == "n_step"),
-        ("double_q", lambda learner, run: learner.target_update.name != "none"),
-    )
 
     optimizer: Literal["adam", "radam"] = "adam"
     """Adam, or RAdam, whose first steps are smaller (Liu et al. 2020)."""
@@ -92,27 +77,51 @@ class LearnerConfig(Group):
         """Whether the loss asks which observations are new to their episode."""
         return self.novelty_weight > 0 or self.repeat_cost > 0
 
+    def misfits(self) -> Iterator[str]:
+        if self.novelty_centred and not self.reads_novelty:
+            yield (
+                "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
+                "there is nothing to centre; try false, or learner.novelty_weight 0.1"
+            )
+        if self.next_window and (reader := self._reads_first_row()):
+            yield (
+                f"learner.next_window is true with learner.double_q false and {reader}, which reads the "
+                "target network's values of a sequence's first row, but no window of that network has it; "
+                "try learner.double_q true"
+            )
 
-REPLAY: Sequence[Rule] = (
-    misfit(
-        lambda c: c.period > c.learn_length,
-        "replay.sequence_period is {c.sequence_period}, above replay.learn_length {c.learn_length}: "
-        "steps between would never be learned; try {c.learn_length}",
-    ),
-)
+    def _reads_first_row(self) -> str:
+        """What reads the target network's values of a sequence's first row; empty where nothing does."""
+        if self.double_q or self.target_update.name == "none":
+            return ""
+        if self.bootstrap.name == "munchausen":
+            return "learner.bootstrap munchausen"
+        tolerance = getattr(self.returns, "tolerance", 0.0)
+        return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        core = run.network.core
+        if self.auxiliary_weight and not (core.auxiliary_loss or core.is_own):
+            yield (
+                f"learner.auxiliary_weight is {self.auxiliary_weight}, but network.core {core.name} as it is "
+                "set has no auxiliary loss; try 0"
+            )
+        if self.precision != "float32" and not core.rounds:
+            yield (
+                f"learner.precision is {self.precision} with network.core {core.name}, which is not "
+                "computed in it; try float32, or another core, such as gtrxl or lstm"
+            )
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        # A rollout's sequence has all rows that there are; of Q(lambda) it says how many more to wait for.
+        if not self.batches.from_replay and self.returns.name != "n_step":
+            yield "n_step"
+        if self.target_update.name == "none":
+            yield "double_q"
 
 
 class ReplayConfig(Group):
     """Replay: its size, its sequences, their priorities and their memory."""
-
-    rules_of_group = REPLAY
-    read_if = (
-        (
-            "capacity learn_length sequence_period priority_exponent importance_sampling_exponent",
-            (lambda replay, run: run.learner.batches.from_replay),
-        ),
-        ("memory trace_dtype", lambda replay, run: run.network.core.trace_window != 0),
-    )
 
     capacity: int = Field(500_000, ge=1)
     """Steps kept, over all streams; the oldest go first."""
@@ -136,3 +145,60 @@ class ReplayConfig(Group):
     @property
     def period(self) -> int:
         return self.learn_length if self.sequence_period is None else self.sequence_period
+
+    def misfits(self) -> Iterator[str]:
+        if self.period > self.learn_length:
+            yield (
+                f"replay.sequence_period is {self.sequence_period}, above replay.learn_length "
+                f"{self.learn_length}: steps between would never be learned; try {self.learn_length}"
+            )
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        window = run.network.core.trace_window
+        if self.learn_burn_in and self.memory == "refreshed" and window != 0:
+            yield (
+                "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
+                "learned; try stored or zero"
+            )
+        if run.learner.batches.from_replay and self.learn_burn_in and self.priority_exponent:
+            yield (
+                f"replay.learn_burn_in is true with replay.priority_exponent {self.priority_exponent}, but "
+                "first priorities are of the learn block alone; try 0"
+            )
+        if run.learner.next_window and self.burn_in_length and not self.learn_burn_in:
+            yield (
+                f"learner.next_window is true, but replay.burn_in_length is {self.burn_in_length} with "
+                "replay.learn_burn_in false; try true, or a burn-in of 0"
+            )
+        if window is not None:
+            yield from self.memory_misfits(run, window)
+
+    def memory_misfits(self, run: Any, window: int) -> Iterator[str]:
+        """What of the run's settings does not go with a network's stored memory.
+
+        Settings know the window of the suite's own cores (`Core.trace_window`). A user's core says it by
+        its `trace_spec` when it is built, and is asked then.
+
+        Args:
+            window: W, rows before a sequence that the state is made of, raw ones included.
+        """
+        if run.learner.next_window and window and self.memory != "zero":
+            yield (
+                f"learner.next_window is true with replay.memory {self.memory}, which is of the row before "
+                "the sequence and not the next one's; try zero"
+            )
+        streams = run.actor.num_envs
+        need = window + self.burn_in_length + self.learn_length + run.learner.n_step
+        if run.learner.batches.from_replay and self.capacity // streams <= need:
+            yield (
+                f"replay.capacity is {self.capacity}, {self.capacity // streams} steps for each of {streams} "
+                f"actor.num_envs, but a sequence with its memory spans {need}; try {(need + 1) * streams} or "
+                "more"
+            )
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        if not run.learner.batches.from_replay:
+            yield from ("capacity", "learn_length", "sequence_period")
+            yield from ("priority_exponent", "importance_sampling_exponent")
+        if run.network.core.trace_window == 0:
+            yield from ("memory", "trace_dtype")

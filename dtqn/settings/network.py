@@ -1,8 +1,8 @@
-"""The settings of a network: encoder, core and head; and which of them do not go together."""
+"""The settings of a network: encoder, core and head."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny
@@ -10,21 +10,11 @@ from pydantic import Field, SerializeAsAny
 from dtqn.choices.cores import CORES, Core, GTrXL
 from dtqn.choices.encoders import ENCODERS, Encoder, StepEncoder
 from dtqn.choices.predictions import PREDICTIONS, Expectation, Prediction
-from dtqn.settings.group import Group, Rule, misfit
-
-NETWORK: Sequence[Rule] = (
-    misfit(
-        lambda c: c.core.width_misfit(c.width),
-        "network.width is {c.width}{more}",
-        lambda c: c.core.width_misfit(c.width),
-    ),
-)
+from dtqn.settings.group import Group
 
 
 class NetworkConfig(Group):
     """The network: encoder, core and head."""
-
-    rules_of_group = NETWORK
 
     core: Annotated[SerializeAsAny[Core], CORES] = GTrXL()
     """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
@@ -40,6 +30,10 @@ class NetworkConfig(Group):
     """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+
+    def misfits(self) -> Iterator[str]:
+        if why := self.core.width_misfit(self.width):
+            yield f"network.width is {self.width}{why}"
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
