@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from dtqn.experiments.jobs import Job, RunQueue, fitting
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
-from dtqn.settings.layers import Layer, nested
+from dtqn.settings.layers import Layer, flat
 from dtqn.settings.task import task_of
 from dtqn.text import counted
 from dtqn.training import objects
@@ -170,7 +170,7 @@ def command(path: Path, asked: Asked) -> tuple[int, Line | None]:
 def _resolved(file: SweepFile, asked: Asked, parameters: Mapping[str, Any]) -> Config:
     from dtqn.training import preflight
 
-    choice = Layer(str(file.path), nested(parameters))
+    choice = Layer(str(file.path), flat(parameters))
     config = presets.resolve(asked.config, asked.settings, os.environ, below=[choice])
     config = objects.settled(config, asked.jobs)
     config = config.settled(free_cores=1)  # jobs fill the others

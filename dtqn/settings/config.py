@@ -10,7 +10,7 @@ their own, such as `network.core.memory_length` (`dtqn.choices`). Each group say
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,17 +29,27 @@ from dtqn.settings.run import Config as Config
 from dtqn.settings.run import TaskConfig as TaskConfig
 
 
-def settings_of(whole: group.Group, prefix: str = "") -> dict[str, Any]:
+def settings_of(config: Config) -> dict[str, Any]:
     """Dotted name -> value of all that a run has set; of a choice its name and the chosen one's settings."""
-    found: dict[str, Any] = {}
-    for name, value in whole:
-        if isinstance(value, group.Member):
-            found[prefix + name] = value.name
-        if isinstance(value, group.Group):
-            found |= settings_of(value, f"{prefix}{name}.")
-        elif not (name == "name" and isinstance(whole, group.Member)):
-            found[prefix + name] = value
-    return found
+    return dict(leaves(config.model_dump()))
+
+
+def leaves(values: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names, with underscores for dashes, and values, be they nested or not.
+
+    A mapping that is itself the value of a setting stays as it is. What a choice names stands in its group
+    under `name`: `network: {core: {name: lstm}}`.
+    """
+    for key, value in values.items():
+        name = spelled(group + str(key))
+        is_group = setting_of(name) is None or name in choices_of()
+        if isinstance(value, Mapping) and value and is_group:
+            yield from leaves(value, f"{name}.")
+        elif not ((name in GROUPS and value in (None, {})) or (name in choices_of() and value == {})):
+            yield name, value  # others are groups all of whose lines are commented out
+
+
+GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
 @functools.cache
@@ -95,17 +105,18 @@ def setting_of(name: str) -> str | None:
 
     None where there is no such setting, and was none under a name of earlier versions.
     """
-    fields = fields_of()
-    if name in fields or name in gone.MOVED:
+    if name in fields_of() or name in gone.MOVED:
         return name
-    mappings = [x for x, field in fields.items() if values.is_mapping(field)] + [gone.KWARGS]
-    within = (x for x in mappings if name.startswith(f"{x}."))
+    within = (x for x in mappings() if name.startswith(f"{x}."))
     return next(within, None) if all(name.split(".")) else None
+
+
+@functools.cache
+def mappings() -> Sequence[str]:
+    """The settings that are mappings, and one of earlier versions."""
+    return [*(name for name, field in fields_of().items() if values.is_mapping(field)), gone.KWARGS]
 
 
 def value_of(config: Config, name: str) -> Any:
     """The value of a setting by its dotted name."""
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value.name if isinstance(value, group.Member) else value
+    return settings_of(config)[name]

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.resources
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import gone, trust
 from dtqn.settings.config import (
+    GROUPS,
     Config,
     ConfigError,
     MisfitError,
     choices_of,
     fields_of,
     having,
+    leaves,
+    mappings,
     setting_of,
-    settings_of,
-    spelled,
 )
 from dtqn.settings.group import BrokenRule
-from dtqn.settings.values import choices, has_own, is_mapping, legal, mapping, nearest, shown
+from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
 from envs import entry_points, yaml_file
 from envs.errors import meant
 
@@ -44,8 +46,6 @@ CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 NO_HORIZON = object()
 """The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
-_ABSENT = object()
-_GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
 class Whole(dict[str, Any]):
@@ -65,7 +65,7 @@ class Layer(NamedTuple):
     source: str | None
     """The file or variable they come from; None for flags, where each setting is its own source."""
     values: dict[str, Any]
-    """Nested, by group."""
+    """By dotted name, as `flat` reads them."""
     is_whole: bool = False
     """Whether it is of a file of a run, which has all settings, so that no preset is laid below it."""
     is_typed: bool = False
@@ -81,12 +81,6 @@ class Layer(NamedTuple):
     def is_for_all(self) -> bool:
         """Whether it is for whatever agent there is, so that each of its settings holds where it applies."""
         return self.is_shared or not (self.source is None or self.is_typed or self.is_of_agent)
-
-    def settings(self) -> list[tuple[str, Any]]:
-        """Names with dots, and values."""
-        return [
-            (name, setting_in(self.values, name)) for name in fields_of() if has_setting(self.values, name)
-        ]
 
 
 def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
@@ -114,12 +108,11 @@ def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}")
     return content
 
 
-def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Settings by group, from names with dots or nested ones, with dashes or underscores.
+def flat(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Settings by dotted name, from names with dots or nested ones, with dashes or underscores.
 
-    A mapping that is itself the value of a setting stays as it is. A name may lead into one, as
-    `network.core.kwargs.heads` does; text is then read as YAML, as it is in the whole mapping. What a choice
-    names stands in its group under `name`: `network: {core: {name: lstm}}`. Old names are read as the new.
+    A name may lead into a setting that is a mapping, as `network.core.kwargs.heads` does; text is then read
+    as YAML, as it is in the whole mapping. Old names are read as the new.
 
     Raises:
         ConfigError: a setting is there twice, in two spellings.
@@ -128,9 +121,9 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """`nested`, and the old names that were there, each with what took its place."""
+    """`flat`, and the old names that were there, each with what took its place."""
     given: dict[str, Any] = {}
-    for name, value in flat(values):
+    for name, value in leaves(values):
         if name in given:
             raise ConfigError(f"{shown(name)} is there twice")
         given[name] = value
@@ -140,44 +133,46 @@ def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, lis
         raise ConfigError(str(error)) from None
     result: dict[str, Any] = {}
     for name, value in today.items():
-        setting = setting_of(name)
-        if isinstance(value, str) and setting is not None and is_mapping(fields_of()[setting]):
-            value = _of_mapping(value, whole=setting == name)
-        path = _path(name) if setting else name.split(".", 1)
-        one = functools.reduce(lambda inner, key: {key: inner}, reversed(path), value)
-        result = merge(result, one, name)
+        setting = setting_of(name) or name
+        if setting in mappings():
+            value = _of_mapping(value, name.split(".")[setting.count(".") + 1 :])
+        result = merge(result, {setting: value}, name)
     return result, moved
 
 
-def flat(values: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names, with underscores for dashes, and values, be they nested or not."""
-    for key, value in values.items():
-        name = spelled(group + str(key))
-        is_group = setting_of(name) is None or name in choices_of()
-        if isinstance(value, Mapping) and value and is_group:
-            yield from flat(value, f"{name}.")
-        elif value is not None or name not in _GROUPS:  # all of whose lines are commented out
-            yield name, value
+def nested(values: Mapping[Any, Any], brief: bool = False) -> dict[str, Any]:
+    """Settings by group, as files have them, from what `flat` reads.
+
+    Args:
+        brief: of a choice the name alone, where none of its settings is there.
+    """
+    groups: dict[str, Any] = {}
+    today = flat(values)
+    for name, value in today.items():
+        path = name.split(".") if name in fields_of() else name.split(".", 1)
+        if name in choices_of() and not (brief and not any(x.startswith(f"{name}.") for x in today)):
+            path.append("name")
+        place = groups
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):  # something else than a group stands there
+                break
+        else:
+            place[path[-1]] = value
+    return groups
 
 
-def _path(name: str) -> list[str]:
-    """Where a setting stands in nested values."""
-    return [*name.split("."), "name"] if name in choices_of() else name.split(".")
-
-
-def _of_mapping(text: str, whole: bool) -> Any:
-    """What text means as a setting that is a mapping, or as a value in one; the text where it is wrong."""
-    try:
-        value = mapping(text) if whole else yaml_file.parse(text)
-    except ValueError:
-        return text
-    if not whole:
-        return value
-    return Whole(value) if isinstance(value, Mapping) else text
+def _of_mapping(value: Any, within: Sequence[str]) -> Any:
+    """A setting that is a mapping, or one with this value at the path `within` it; wrong text as it is."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            read = yaml_file.parse(value) if within else mapping(value)
+            value = read if within else Whole(read) if isinstance(read, Mapping) else value
+    return functools.reduce(lambda inner, key: {key: inner}, reversed(within), value)
 
 
 def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:
-    """`base` with the nested `difference` laid over it.
+    """`base` with `difference` laid over it, mappings key by key.
 
     Args:
         once: refuse to replace a value; what to call the difference then.
@@ -192,36 +187,6 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
         else:
             merged[key] = value
     return merged
-
-
-def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested values that are not among the others."""
-    rest = {}
-    for name, value in values.items():
-        if name not in others:
-            rest[name] = value
-        elif isinstance(value, Mapping) and isinstance(others[name], Mapping):
-            rest[name] = without(value, others[name])
-    return rest
-
-
-def has_setting(values: Mapping[str, Any], name: str) -> bool:
-    """Whether nested values hold the setting of this dotted name."""
-    return setting_in(values, name, _ABSENT) is not _ABSENT
-
-
-def setting_in(values: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
-    """The setting of this dotted name in nested values, or `otherwise` where they do not hold it."""
-    return _at(values, _path(name), otherwise)
-
-
-def _at(values: Mapping[str, Any], path: Sequence[str], otherwise: Any = None) -> Any:
-    value: Any = values
-    for part in path:
-        if not isinstance(value, Mapping) or part not in value:
-            return otherwise
-        value = value[part]
-    return value
 
 
 def file_layer(path: Path) -> Layer:
@@ -250,7 +215,7 @@ def of_run(layer: Layer) -> Layer:
 
 
 def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The settings of a run, by group, without those that have gone or that nothing it has chosen has.
+    """The settings of a run by dotted name, without those that have gone or that nothing it has chosen has.
 
     Args:
         source: the file that holds them.
@@ -258,38 +223,32 @@ def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         ConfigError: one of these has another value than "off".
     """
+    given = dict(leaves(values))
     for name, setting in gone.GONE.items():
-        if setting.unread and setting_in(values, setting.unread[0]) == setting.unread[1]:
+        if setting.unread and given.get(setting.unread[0]) == setting.unread[1]:
             continue
-        if (found := setting_in(values, name)) not in (None, setting.off):
+        if (found := given.get(name)) not in (None, setting.off):
             raise ConfigError(f"{source}: {name} is {found}{gone.hint(name)}")
-    rest = fitted(nested(without(values, nested(dict.fromkeys(gone.GONE)))))
-    return {name: value for name, value in rest.items() if value != {} or values.get(name) == {}}
+    return fitted(flat({name: value for name, value in given.items() if name not in gone.GONE}))
 
 
 def fitted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values without the settings that another member of their choice has, and not the chosen one."""
-    return without(values, nested(dict.fromkeys(_misfits(values))))
+    """Settings by dotted name without those that only others of their choice have than the chosen one."""
+    return {name: value for name, value in values.items() if _fits(name, values)}
 
 
-def _misfits(values: Mapping[str, Any]) -> list[str]:
-    found = []
-    for choice in choices_of():
-        held, chosen = _at(values, choice.split(".")), _chosen(values, choice)
-        names = [f"{choice}.{setting}" for setting in held] if isinstance(held, Mapping) else []
-        found += [name for name in names if name in fields_of() and not _has(choice, chosen, name)]
-    return found
+def _fits(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether a setting is of no choice, or what the values choose has it."""
+    choice, _, setting = name.rpartition(".")
+    if choice not in choices_of() or name not in fields_of():
+        return True
+    member = choices_of()[choice].member(_chosen(values, choice))
+    return member is not None and setting in member.model_fields
 
 
 def _chosen(values: Mapping[str, Any], choice: str) -> Any:
-    """The name that nested values choose, or that is chosen where they choose none."""
-    return setting_in(values, choice, fields_of()[choice].default.name)
-
-
-def _has(choice: str, chosen: Any, name: str) -> bool:
-    """Whether what is chosen has the setting."""
-    member = choices_of()[choice].member(chosen)
-    return member is not None and name.rpartition(".")[2] in member.model_fields
+    """The name that the values choose, or that is chosen where they choose none."""
+    return values.get(choice, fields_of()[choice].default.name)
 
 
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
@@ -311,10 +270,11 @@ def build(layers: Sequence[Layer]) -> Config:
         merged = merge(merged, layer.values)
         if layer.moved:
             gone.tell(layer.source, layer.moved)
-    for name in _misfits(merged):
-        _check_is_shared(name, merged, layers)
+    for name in merged:
+        if not _fits(name, merged):
+            _check_is_shared(name, merged, layers)
     try:
-        return Config.model_validate(fitted(merged))
+        return Config.model_validate(nested(fitted(merged)))
     except ValidationError as error:
         found = min((dict(one) for one in error.errors()), key=_is_misfit)
         kind = MisfitError if _is_misfit(found) else ConfigError
@@ -328,25 +288,25 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
     """
     choice = name.rpartition(".")[0]
     for layer in layers:
-        if layer.is_for_all or not has_setting(layer.values, name):
+        if layer.is_for_all or name not in layer.values:
             continue
-        if layer.is_of_agent and _has(choice, _chosen(layer.values, choice), name):
+        if layer.is_of_agent and _fits(name, layer.values):
             continue
-        value, chosen = setting_in(layer.values, name), _chosen(merged, choice)
+        chosen = _chosen(merged, choice)
         raise ConfigError(
-            f"{name} is {shown(value)} (from {layer.source or _flag(name)}), but {choice} is "
+            f"{name} is {shown(layer.values[name])} (from {layer.source or _flag(name)}), but {choice} is "
             f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
         )
 
 
 def check_code(layers: Sequence[Layer]) -> None:
     """A ConfigError where a file names code that the user has not asked for (`settings.trust`)."""
-    asked: dict[str, tuple[Any, str | None]] = {}
-    for name in trust.SETTINGS:
-        for layer in layers:
-            if has_setting(layer.values, name):
-                source = None if layer.is_typed else layer.source
-                asked[name] = setting_in(layer.values, name), source
+    asked = {
+        name: (layer.values[name], None if layer.is_typed else layer.source)
+        for layer in layers
+        for name in trust.SETTINGS
+        if name in layer.values
+    }
     trust.check(asked)
 
 
@@ -362,9 +322,8 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         return _with_sources(f"{name}.{text}" if text.startswith("kwargs") else text, layers)
     if name in choices_of() and isinstance(error["input"], Mapping):
         error["input"] = error["input"].get("name")
-    if error["type"] in ("extra_forbidden", "invalid_key", "string_unicode") and name not in fields:
-        name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
-        hint = gone.hint(name) or nearest(name, [*fields, *_GROUPS])
+    if error["type"] == "extra_forbidden":
+        hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:
         env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
@@ -414,7 +373,8 @@ def _with_sources(text: str, layers: Sequence[Layer]) -> str:
 def origin(layers: Sequence[Layer], name: str) -> str:
     """` (from ...)` with the last source that sets `name`, or nothing where none does."""
     for layer in reversed(layers):
-        if has_setting(layer.values, name):
+        within = name not in fields_of() and any(one.startswith(f"{name}.") for one in layer.values)
+        if within or name in layer.values:
             return f" (from {layer.source or _flag(name)})"
     return ""
 
@@ -425,8 +385,7 @@ def _flag(name: str) -> str:
 
 def named(config: Config) -> dict[str, Any]:
     """All settings of a run by dotted name, as JSON has them."""
-    dumped = config.model_dump(mode="json")
-    return {name: setting_in(dumped, name) for name in settings_of(config)}
+    return dict(leaves(config.model_dump(mode="json")))
 
 
 def to_yaml(config: Config) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +28,14 @@ from dtqn.settings.layers import (
     environment_layer,
     file_layer,
     flags_layer,
-    has_setting,
+    flat,
     layer_of,
     merge,
-    nested,
     of_run,
     origin,
     read_yaml,
-    setting_in,
-    without,
 )
-from dtqn.settings.values import is_mapping, nearest, shown
+from dtqn.settings.values import nearest, shown
 from envs import entry_points
 
 _OVER_TASK = "over_task"
@@ -89,7 +86,7 @@ def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
     layer = _of_agent(layer_of(source, values))._replace(is_of_agent=True)
-    if "task" in layer.values:
+    if any(name.partition(".")[0] == "task" for name in layer.values):
         raise ConfigError(f"{source} sets task, which has to be the same for all agents; leave it out")
     return layer
 
@@ -134,14 +131,14 @@ def resolve(
     limit = _time_limit(all_given)
 
     def filled(layers: Sequence[Layer]) -> list[Layer]:
-        return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
+        return [_with_horizon(layer, env, limit) for layer in layers]
 
     families = _env_presets(env, configs) if task_presets and not is_whole else []
     task = filled([layer for family in families for layer in family.layers(agent)])
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
-    over = [layer._replace(values=without(layer.values, kept)) for layer in filled(suite)]
+    over = [_only(layer, lambda name: name not in kept) for layer in filled(suite)]
     above = [agent.variant, name]
     return build([*([] if is_whole else presets), *given, *over, *filled(below), own, *above])
 
@@ -154,12 +151,14 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
     Args:
         flags: dotted name -> text, as given on the command line.
     """
-    presets = [
-        family.layer._replace(values={"task": family.layer.values["task"]})
-        for family in _env_presets(env, configs)
-        if "task" in family.layer.values
-    ]
+    families = _env_presets(env, configs)
+    presets = [_only(family.layer, lambda name: name.startswith("task.")) for family in families]
     return build([*presets, flags_layer({**flags, "env": env})])
+
+
+def _only(layer: Layer, wanted: Callable[[str], bool]) -> Layer:
+    """A layer with the settings of wanted names alone."""
+    return layer._replace(values={name: value for name, value in layer.values.items() if wanted(name)})
 
 
 class Agent(NamedTuple):
@@ -199,7 +198,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")
-        settings = merge(settings, nested({setting: value}), once=setting)
+        settings = merge(settings, flat({setting: value}), once=setting)
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
@@ -236,8 +235,9 @@ def _is_file(name: str) -> bool:
 
 
 def _of_agent(layer: Layer) -> Layer:
+    named = {setting.partition(".")[0] for setting in layer.values}
     for name in ("env", "agent", "seed", _AGENTS):
-        if name in layer.values:
+        if name in named:
             raise ConfigError(f"{layer.source} sets {name}, which is no part of an agent; leave it out")
     return layer
 
@@ -263,7 +263,7 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
 
 def _is_whole(layer: Layer) -> bool:
     """Whether it holds every setting, as a run's own config.yaml does; an older version's lacks a few."""
-    held = sum(has_setting(layer.values, name) for name in fields_of())
+    held = len(layer.values.keys() & fields_of().keys())
     return held > 0.75 * len(settings_of(Config())) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
@@ -283,12 +283,12 @@ def kept_of_preset(config: Config) -> dict[str, bool]:
     """The settings that the agent's shipped preset sets, and whether the run has its value of each."""
     preset = find_agent(config.agent).preset
     own, here = settings_of(build([preset])), settings_of(config)
-    return {name: name in here and here[name] == own[name] for name, _ in preset.settings()}
+    return {name: name in here and here[name] == own[name] for name in preset.values}
 
 
 def _time_limit(given: Sequence[Layer]) -> int | None:
     """`task.time_limit` as it was given; None where it was not, or is no number, which `build` refuses."""
-    limits = (setting_in(layer.values, "task.time_limit") for layer in reversed(given))
+    limits = (layer.values.get("task.time_limit") for layer in reversed(given))
     limit = str(next((value for value in limits if value is not None), None))
     return int(limit) if limit.isdecimal() and int(limit) > 0 else None
 
@@ -310,25 +310,15 @@ def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
     return sorted(families, key=lambda path: len(path.stem))
 
 
-def _with_horizon(
-    values: Mapping[str, Any], env: str, time_limit: int | None, group: str = ""
-) -> dict[str, Any]:
+def _with_horizon(layer: Layer, env: str, time_limit: int | None) -> Layer:
     """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
 
     Args:
         time_limit: that of the run; None: the task's own.
-        group: the group that the names are in, with a dot at its end.
     """
-    filled: dict[str, Any] = {}
-    for name, value in values.items():
-        setting = fields_of().get(group + name)
-        if setting is not None and is_mapping(setting):  # of the user's own words
-            filled[name] = value
-        elif isinstance(value, Mapping):
-            filled[name] = _with_horizon(value, env, time_limit, f"{group}{name}.")
-        else:
-            filled[name] = _horizon(env, time_limit) if value == "horizon" else value
-    return filled
+    values = layer.values.items()
+    filled = {name: _horizon(env, time_limit) if value == "horizon" else value for name, value in values}
+    return layer._replace(values=filled)
 
 
 @functools.cache

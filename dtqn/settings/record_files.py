@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import merge, of_today
+from dtqn.settings.config import ConfigError, leaves
+from dtqn.settings.layers import of_today
 from envs.errors import check_is_file
 
 SUFFIX = ".jsonl"
@@ -81,7 +81,7 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """All settings of a record's run, by group, as far as it tells them: early ones have no defaults.
+    """All settings of a record's run by dotted name, as far as it tells them: early ones have no defaults.
 
     Args:
         source: what the record is called.
@@ -93,4 +93,4 @@ def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not all(isinstance(group, Mapping) for group in groups):
         raise ConfigError(f"{source}: settings and defaults of a record must be groups of settings")
     run = {name: content[name] for name in ("env", "agent", "seed")}
-    return of_today(merge(*groups), source) | run
+    return of_today(dict(leaves(groups[0])) | dict(leaves(groups[1])), source) | run

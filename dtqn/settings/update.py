@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtqn.settings import gone
-from dtqn.settings.config import choices_of, spelled
-from dtqn.settings.layers import fitted, read_names
+from dtqn.settings.config import spelled
+from dtqn.settings.layers import fitted, nested, read_names
 
 Moved = dict[str, list[str]]
 """Old names, each with what took its place."""
@@ -33,18 +33,7 @@ def _of_settings(values: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     if not found:
         return dict(values)
     moved |= found
-    return _short(fitted(today))
-
-
-def _short(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Nested values with the name alone where a choice has nothing beside it."""
-    shortened: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            is_name = group + name in choices_of() and value.keys() == {"name"}
-            value = value["name"] if is_name else _short(value, f"{group}{name}.")
-        shortened[name] = value
-    return shortened
+    return nested(fitted(today), brief=True)
 
 
 def _of_suite(content: Mapping[str, Any], moved: Moved) -> dict[str, Any]:

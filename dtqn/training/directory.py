@@ -29,12 +29,10 @@ from dtqn.settings.layers import (
     environment_layer,
     file_layer,
     flags_layer,
-    merge,
     named,
     nested,
     of_run,
     of_today,
-    setting_in,
     to_yaml,
 )
 from dtqn.settings.names import folder_of, name_of
@@ -118,10 +116,10 @@ def defaults() -> dict[str, Any]:
 
 
 def changed_settings(then: Mapping[str, Any], config: Config) -> list[str]:
-    """The settings in `then`, by group, that are others in `config`: `learner.gamma is 0.9, now 0.99`."""
+    """The settings in `then` that are others in `config`, in words: `learner.gamma is 0.9, now 0.99`."""
     lines = []
     for name, now in lasting_settings(resolved(config)).items():
-        if (was := setting_in(then, name, now)) != now:
+        if (was := then.get(name, now)) != now:
             lines.append(f"{name} is {was}, now {now}")
     return lines
 
@@ -460,7 +458,7 @@ class RunDir:
         if self.is_exported:
             raise ConfigError(f"{self.path}: is an exported agent, which has no checkpoint to go on from")
         # The warm-up comes later: it may not fit a length that is refused in any case.
-        of_run = stored.model_dump() | {"warmup_env_steps": None}
+        of_run = settings_of(stored) | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
         given = flags_layer(flags)
         config = build([*layers, given])
@@ -475,7 +473,7 @@ class RunDir:
         return config
 
     def check_trained(self, config: Config, about: Mapping[str, Any]) -> None:
-        """Compare with the settings, nested by group, that the run's checkpoint says it was trained with.
+        """Compare with the settings, by group, that the run's checkpoint says it was trained with.
 
         Args:
             about: what the checkpoint says.
@@ -489,7 +487,7 @@ class RunDir:
             raise ConfigError(f"{self.checkpoints}: is damaged: {one_line(first_fault(error))}") from None
         then = of_today(trained, str(self.checkpoints))
         for name, new in named(resolved(config)).items():
-            old = setting_in(then, name, new)
+            old = then.get(name, new)
             if old != new and name not in MAY_CHANGE:
                 raise ConfigError(
                     f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
@@ -526,8 +524,8 @@ def ends_at(config: Config) -> list[float | None]:
 
 def resolved(config: Config) -> Config:
     """With what depends on the run's length made explicit."""
-    lengths = {"warmup_env_steps": config.warmup, "evaluation": {"period": config.evaluation_period}}
-    return build([Layer(None, merge(config.model_dump(), lengths))])
+    lengths = {"warmup_env_steps": config.warmup, "evaluation.period": config.evaluation_period}
+    return build([Layer(None, settings_of(config) | lengths)])
 
 
 _ABSENT = object()
