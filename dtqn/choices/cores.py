@@ -84,7 +84,7 @@ class _Memory(Core):
 
 class _Gated(_Memory):
     initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
+    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
     from state to state, with zero biases, as in Flax."""
 
     @property
@@ -95,7 +95,7 @@ class _Gated(_Memory):
 
 class _Chrono(_Gated):
     initial_weights: Literal["torch", "chrono"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
+    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
 
 
 class _Transformer(_Heads):

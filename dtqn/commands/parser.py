@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -12,13 +13,16 @@ from dtqn.program import program
 from dtqn.settings import gone, trust
 from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
 from dtqn.settings.values import legal, nearest
+from dtqn.text import columns
 
 HELPED = {
     *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
     *("network.core.memory_length", "learner.learning_rate", "learner.batches.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
-"""The settings that `--help` shows; `--help-all` shows all."""
+"""The settings that `--help` shows; `--help-all` lists all."""
+_WIDTH = 80
+"""Columns of the list of all settings."""
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -32,6 +36,14 @@ class _Formatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
+class _List(argparse.Action):
+    """`--help-all`: its constant are the names of settings."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print("\n".join(listing(self.const)))
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
@@ -40,7 +52,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         """
         Args:
-            arguments: what is to be read; `--help-all` among them makes every setting visible.
+            arguments: what is to be read.
             takes: what follows the command, before its options.
         """
         prog = f"{program()} {command}".rstrip()
@@ -54,7 +66,6 @@ class Parser(argparse.ArgumentParser):
         )
         option(self, trust.OPTION, "run code that a file names, be it a stranger's")  # `dtqn.cli` reads it
         self._given = list(arguments)
-        self._shows_all = "help_all" in map(plain, arguments)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -103,31 +114,56 @@ class Parser(argparse.ArgumentParser):
     def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
         """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
         names = [name for name in fields_of() if wanted(name)]
-        hidden = len(set(names) - HELPED)
-        (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
+        text = f"list all {len(names)} settings, a line each"
+        (top or self).add_argument("--help-all", action=_List, nargs=0, const=names, help=text)
         groups = {"": top}
         for name in names:
             group, _, leaf = name.partition(".")
             group = group if leaf else ""
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
-            shown = self._shows_all or name in HELPED
             (groups[group] or self).add_argument(
                 f"--{name}" if group else f"--{name.replace('_', '-')}",
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",
-                help=_help(name) if shown else argparse.SUPPRESS,
+                help=told(name).replace("%", "%%") if name in HELPED else argparse.SUPPRESS,
             )
 
 
-def _help(name: str) -> str:
-    field = fields_of()[name]
-    usual = getattr(field.default, "name", field.default)
-    default = "none" if usual is None else str(usual).lower()
+def told(name: str) -> str:
+    """All about a setting: what it does, its legal values, its default, and what has it."""
     of = f"; of {', '.join(having(name))}" if having(name) else ""
-    text = (field.description or "").replace("None", "none")  # as it is typed
-    return f"{text} [{legal(field)}; default {default}{of}]".replace("%", "%%")
+    return f"{_description(name)} [{legal(fields_of()[name])}; default {_default(name)}{of}]"
+
+
+def _description(name: str) -> str:
+    return (fields_of()[name].description or "").replace("None", "none")  # as it is typed
+
+
+def _default(name: str) -> str:
+    default = fields_of()[name].default
+    usual = getattr(default, "name", default)
+    return "none" if usual is None else str(usual).lower()
+
+
+def listing(names: Sequence[str]) -> list[str]:
+    """A line for each setting, below the beginning of its name; the last one says how to see all about it."""
+    groups: dict[str, list[list[str]]] = {}
+    for name in names:
+        group, dot, leaf = name.rpartition(".")
+        row = [f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}", _default(name), _description(name)]
+        groups.setdefault(f"--{group}{dot}NAME", []).append(row)
+    lines = []
+    for group, rows in groups.items():
+        room = _WIDTH - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+        lines += [group, *columns([[*row[:2], _first_clause(row[2], room)] for row in rows])]
+    return [*lines, f"All about those with WORD in their names: {program()} settings WORD"]
+
+
+def _first_clause(text: str, room: int) -> str:
+    clause = re.split(r"(?<!et al)[;.](?:\s|$)", " ".join(text.split()))[0]
+    return textwrap.shorten(clause, room, placeholder="…").replace(",…", "…")
 
 
 def plain(word: str) -> str:

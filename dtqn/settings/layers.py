@@ -322,7 +322,8 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         return _with_sources(f"{name}.{text}" if text.startswith("kwargs") else text, layers)
     if name in choices_of() and isinstance(error["input"], Mapping):
         error["input"] = error["input"].get("name")
-    if error["type"] == "extra_forbidden":
+    if error["type"] in ("extra_forbidden", "string_unicode") and name not in fields:
+        name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
         hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:
