@@ -111,7 +111,7 @@ def test_all_settings_are_listed_a_line_each(capsys, command):
 
 
 def test_settings_with_a_word_are_told_in_full(capsys):
-    assert cli.main(["settings", "--network.core.gate"]) == 0
+    assert cli.main(["settings", "core.gate"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "network.core.gate",
         "    Gate that joins a sub-module's output to its input (GTrXL, section 3.2);",

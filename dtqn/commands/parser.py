@@ -115,7 +115,8 @@ class Parser(argparse.ArgumentParser):
         """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
         names = [name for name in fields_of() if wanted(name)]
         text = f"list all {len(names)} settings, a line each"
-        (top or self).add_argument("--help-all", action=_List, nargs=0, const=names, help=text)
+        listed = {"nargs": 0, "const": names, "default": argparse.SUPPRESS}
+        (top or self).add_argument("--help-all", action=_List, help=text, **listed)
         groups = {"": top}
         for name in names:
             group, _, leaf = name.partition(".")

@@ -35,7 +35,7 @@ def settings(arguments: Sequence[str]) -> int:
 
 
 def _about(word: str) -> list[str]:
-    names = [name for name in fields_of() if spelled(word.strip("-")) in name]
+    names = [name for name in fields_of() if spelled(word) in name]
     if not names:
         raise wrong("WORD", word, f"no setting has it in its name{nearest(word, fields_of())}")
     indent = " " * 4

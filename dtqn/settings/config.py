@@ -1,7 +1,7 @@
 """The settings of a run, resolved, and each of them by its dotted name.
 
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. The files
-`network`, `learner_and_replay` and `run` state each one's default, unit and legal range, and `envs.options`
+`agent` and `run` state each one's default, unit and legal range, and `envs.options`
 those of a task. Some of them are choices: `network.core` names one of several things, which have settings of
 their own, such as `network.core.memory_length` (`dtqn.choices`). Each group says which do not go together.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
@@ -17,12 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import gone, group, values
+from dtqn.settings.agent import LearnerConfig as LearnerConfig
+from dtqn.settings.agent import NetworkConfig as NetworkConfig
+from dtqn.settings.agent import ReplayConfig as ReplayConfig
 from dtqn.settings.group import ConfigError as ConfigError
 from dtqn.settings.group import MisfitError as MisfitError
 from dtqn.settings.group import wrong as wrong
-from dtqn.settings.learner_and_replay import LearnerConfig as LearnerConfig
-from dtqn.settings.learner_and_replay import ReplayConfig as ReplayConfig
-from dtqn.settings.network import NetworkConfig as NetworkConfig
 from dtqn.settings.run import SETTLED as SETTLED
 from dtqn.settings.run import ActorConfig as ActorConfig
 from dtqn.settings.run import Config as Config
@@ -115,8 +115,3 @@ def setting_of(name: str) -> str | None:
 def mappings() -> Sequence[str]:
     """The settings that are mappings, and one of earlier versions."""
     return [*(name for name, field in fields_of().items() if values.is_mapping(field)), gone.KWARGS]
-
-
-def value_of(config: Config, name: str) -> Any:
-    """The value of a setting by its dotted name."""
-    return settings_of(config)[name]

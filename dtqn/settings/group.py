@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
 from dtqn.settings import values
-from envs.options import is_plain
 
 
 class ConfigError(ValueError):
@@ -89,10 +88,3 @@ class Own(Member):
 
     kwargs: Mapping[str, Any] = {}
     """Settings of its own, for the function that makes it."""
-
-    def misfits(self) -> Iterator[str]:
-        if not is_plain(dict(self.kwargs)):
-            yield (
-                f"kwargs is {values.shown(dict(self.kwargs))}; it must be a mapping from names to finite "
-                "numbers, text, true, false, none, and lists and mappings of these"
-            )

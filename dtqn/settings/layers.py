@@ -194,19 +194,13 @@ def file_layer(path: Path) -> Layer:
     return layer_of(str(path), read_yaml(path))
 
 
-def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
-    """What a source holds, with names as in YAML; what is wrong with it begins with the source."""
+def layer_of(source: str | None, content: Mapping[str, Any]) -> Layer:
+    """What a source holds, with names as in YAML; None: the command line. Errors begin with the source."""
     try:
         values, moved = read_names(content)
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
+        raise ConfigError(f"{source}: {error}" if source else str(error)) from None
     return Layer(source, values, moved=moved)
-
-
-def flags_layer(flags: Mapping[str, Any]) -> Layer:
-    """What the command line sets: dotted name -> text."""
-    values, moved = read_names(flags)
-    return Layer(None, values, moved=moved)
 
 
 def of_run(layer: Layer) -> Layer:
@@ -318,8 +312,7 @@ def _is_misfit(error: Mapping[str, Any]) -> bool:
 def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
     name, fields = ".".join(map(str, error["loc"])), fields_of()
     if _is_misfit(error):
-        text = str(error["ctx"]["error"])
-        return _with_sources(f"{name}.{text}" if text.startswith("kwargs") else text, layers)
+        return _with_sources(str(error["ctx"]["error"]), layers)
     if name in choices_of() and isinstance(error["input"], Mapping):
         error["input"] = error["input"].get("name")
     if error["type"] in ("extra_forbidden", "string_unicode") and name not in fields:

@@ -27,7 +27,6 @@ from dtqn.settings.layers import (
     check_code,
     environment_layer,
     file_layer,
-    flags_layer,
     flat,
     layer_of,
     merge,
@@ -117,7 +116,7 @@ def resolve(
     """
     variables = environment_layer(environment)
     # W&B's agent types what a sweep over several cores has drawn.
-    own = flags_layer(flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
+    own = layer_of(None, flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
     try:
         files = [Shared.of(file, _content(file), configs)] if file else []
     except ConfigError as error:
@@ -153,7 +152,7 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
     """
     families = _env_presets(env, configs)
     presets = [_only(family.layer, lambda name: name.startswith("task.")) for family in families]
-    return build([*presets, flags_layer({**flags, "env": env})])
+    return build([*presets, layer_of(None, {**flags, "env": env})])
 
 
 def _only(layer: Layer, wanted: Callable[[str], bool]) -> Layer:

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 from pydantic import Field, SerializeAsAny, create_model
 
 from dtqn.choices.actor import EXPLORATIONS, POOLS, Exploration, Inline, Ladder, Pool, Processes
+from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
 from dtqn.settings.group import Group
-from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
-from dtqn.settings.network import NetworkConfig
 from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 

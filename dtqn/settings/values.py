@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from envs import yaml_file
 from envs.errors import meant
+from envs.options import is_plain
 
 _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
@@ -120,15 +121,15 @@ def mapping(value: Any) -> Any:
     """A mapping of names, be it written `{length: 20}`, as YAML or JSON; what is no mapping as it is.
 
     Raises:
-        ValueError: the text cannot be read, or a key is no name.
+        ValueError: the text cannot be read, a key is no name, or a value is not of YAML's.
     """
     if isinstance(value, str):
         value = yaml_file.parse(value)
     if not isinstance(value, Mapping):
         return value
-    if not all(isinstance(key, str) for key in value):
-        raise ValueError("a key that is no name")
-    return dict(value)
+    if not is_plain(value := dict(value)):
+        raise ValueError("not of names, numbers and text")
+    return value
 
 
 def _kinds(field: FieldInfo) -> set[Any]:
@@ -198,7 +199,8 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     if bool in kinds:
         return "true or false"
     if _holds(Mapping, kinds):
-        return f"a mapping such as {{length: 20}}{optional}"
+        held = "finite numbers, text, true, false, none, and lists and mappings of these"
+        return f"a mapping such as {{length: 20}}, from names to {held}{optional}"
     if _holds(tuple, kinds):
         return f"integers with commas between{optional}"
     if int in kinds or float in kinds:

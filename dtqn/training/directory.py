@@ -21,14 +21,14 @@ import envs
 from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
-from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of, value_of
+from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import (
     Layer,
     build,
     environment_layer,
     file_layer,
-    flags_layer,
+    layer_of,
     named,
     nested,
     of_run,
@@ -430,8 +430,8 @@ class RunDir:
         if config.is_settled or not self.config_file.exists():
             return config
         stored = self.read_config()
-        asked = {name for name in SETTLED if value_of(config, name) == "auto"}
-        return config.model_copy(update={name: value_of(stored, name) for name in asked})
+        asked = {name for name in SETTLED if getattr(config, name) == "auto"}
+        return config.model_copy(update={name: getattr(stored, name) for name in asked})
 
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""
@@ -460,7 +460,7 @@ class RunDir:
         # The warm-up comes later: it may not fit a length that is refused in any case.
         of_run = settings_of(stored) | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
-        given = flags_layer(flags)
+        given = layer_of(None, flags)
         config = build([*layers, given])
         if config.total_env_steps < stored.total_env_steps:
             raise ConfigError(

@@ -89,9 +89,13 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
         ),
         (
             _OWN | {"network.core.kwargs": "{a: .nan}"},
-            "network.core.kwargs is {'a': nan}; it must be a mapping",
+            "network.core.kwargs is '{a: .nan}' (from --network.core.kwargs): must be a mapping such as {length: "
+            "20}, from names to finite numbers, text",
         ),
-        (_OWN | {"network.core.kwargs.a": ".nan"}, "network.core.kwargs is {'a': nan}; it must be a mapping"),
+        (
+            _OWN | {"network.core.kwargs.a": ".nan"},
+            "network.core.kwargs is {'a': nan} (from --network.core.kwargs): must be a mapping",
+        ),
         (
             _OWN | {"network.core.kwargs": "{a: 4}", "network.core.kwargs.a": "3"},
             "network.core.kwargs.a is there twice",

@@ -1,27 +1,44 @@
-"""The settings of updates and of replay."""
+"""The settings of an agent: its network, its updates and its replay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from dtqn.choices.learner import (
-    BATCHES,
-    BOOTSTRAPS,
-    RETURNS,
-    TARGET_UPDATES,
-    Batches,
-    Bootstrap,
-    Greedy,
-    NStep,
-    Replayed,
-    Returns,
-    Soft,
-    TargetUpdate,
-)
+from dtqn.choices import cores, encoders
+from dtqn.choices import learner as updates
+from dtqn.choices import predictions as heads
 from dtqn.settings.group import Group
+
+
+class NetworkConfig(Group):
+    """The network: encoder, core and head."""
+
+    core: Annotated[SerializeAsAny[cores.Core], cores.CORES] = cores.GTrXL()
+    """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
+    width: int = Field(64, ge=2, le=1_000_000)
+    """D, features of a step between the layers; a multiple of the core's `num_heads`, even with gtrxl."""
+    encoder: Annotated[SerializeAsAny[encoders.Encoder], encoders.ENCODERS] = encoders.StepEncoder()
+    """From inputs to features; `dtqn`: as in DTQN's public code; `parts`: one vector a part (DARQN)."""
+    dueling: bool = True
+    """Split the head into a value and advantages (Wang et al. 2016)."""
+    head_width: int = Field(64, ge=0, le=1_000_000)
+    """Hidden features of the head; 0: a linear head."""
+    distribution: Annotated[SerializeAsAny[heads.Prediction], heads.PREDICTIONS] = heads.Expectation()
+    """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
+    recall_weight: float = Field(0.0, ge=0)
+    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+
+    def misfits(self) -> Iterator[str]:
+        if why := self.core.width_misfit(self.width):
+            yield f"network.width is {self.width}{why}"
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """Settings of a core's and an encoder's own, as code from before they were apart reads them."""
+        return {**getattr(self.encoder, "kwargs", {}), **getattr(self.core, "kwargs", {})}
 
 
 class LearnerConfig(Group):
@@ -38,19 +55,19 @@ class LearnerConfig(Group):
     """Adam's denominator constant."""
     weight_decay: float = Field(0.0, ge=0)
     """lambda: an update takes the step size times this share off each matrix (AdamW)."""
-    batches: Annotated[SerializeAsAny[Batches], BATCHES] = Replayed()
+    batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
     """What updates learn from: sequences drawn from replay, or rollouts, learned at once and forgotten."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
     """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
-    returns: Annotated[SerializeAsAny[Returns], RETURNS] = NStep()
+    returns: Annotated[SerializeAsAny[updates.Returns], updates.RETURNS] = updates.NStep()
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     next_window: bool = False
     """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
     double_q: bool = True
     """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
-    bootstrap: Annotated[SerializeAsAny[Bootstrap], BOOTSTRAPS] = Greedy()
+    bootstrap: Annotated[SerializeAsAny[updates.Bootstrap], updates.BOOTSTRAPS] = updates.Greedy()
     """The policy that bootstraps a step: the best action, or Munchausen's soft one, which adds a reward."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
@@ -62,7 +79,7 @@ class LearnerConfig(Group):
     """Cost, in the loss only, of each observation that its episode had shown before."""
     novelty_centred: bool = False
     """Less their mean over recent steps, which lags where it moves (novelty_weight, repeat_cost)."""
-    target_update: Annotated[SerializeAsAny[TargetUpdate], TARGET_UPDATES] = Soft()
+    target_update: Annotated[SerializeAsAny[updates.TargetUpdate], updates.TARGET_UPDATES] = updates.Soft()
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
     auxiliary_weight: float = Field(0.0, ge=0)
