@@ -468,7 +468,7 @@ def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):
     ("kind", "text", "right"),
     [
         *(
-            (argtypes.probability, text, "a number between 0 and 1")
+            (argtypes.probability, text, "a number of at least 0 and at most 1")
             for text in ("1.5", "-0.1", "nan", "some")
         ),
         (argtypes.natural, "1.5", "an integer of at least 0"),

@@ -29,7 +29,7 @@ learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compare agents on the same tasks and seeds."""
+    """Compare agents on the same tasks and seeds; what has been trained is not trained again."""
     return compared(arguments)[0]
 
 
@@ -42,8 +42,7 @@ def compared(arguments: Sequence[str]) -> tuple[int, Path]:
 
 
 def _compare_parser(arguments: Sequence[str]) -> Parser:
-    description = "Compare agents on the same tasks and seeds; what has been trained is not trained again."
-    parser = Parser("compare", arguments, "--agents A,B,...", description)
+    parser = Parser("compare", arguments, "--agents A,B,...", compare.__doc__)
     own = parser.add_argument_group("comparison")
     option(own, "--agents A,B", _AGENTS, required=True)
     option(own, "--seeds N", "how many seeds", argtypes.num_seeds, 5)
@@ -70,9 +69,8 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
 
 
 def records(arguments: Sequence[str]) -> int:
-    """Bring a file of records into order."""
-    description = "Sort a file of records, as after a merge, so that each record is there once."
-    parser = Parser("records", arguments, "FILE", description)
+    """Sort a file of records, as after a merge, so that each record is there once."""
+    parser = Parser("records", arguments, "FILE", records.__doc__)
     option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
     given = parser.read()
     file: Path = given["file"]
@@ -85,14 +83,13 @@ def records(arguments: Sequence[str]) -> int:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """Search settings as a file says."""
+    """Search settings as a W&B sweep file says; the same command goes on after a kill."""
     return swept(arguments)[0]
 
 
 def swept(arguments: Sequence[str]) -> tuple[int, Line | None]:
     """The program's exit code, and the best line of the leaderboard, if there is one."""
-    description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
-    parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
+    parser = Parser("sweep", arguments, "FILE [--jobs N]", sweep.__doc__)
     own = parser.add_argument_group("sweep")
     option(own, "file FILE", "such as configs/sweeps/learning-rate.yaml", argtypes.path)
     _add_jobs(own)
@@ -108,9 +105,9 @@ def swept(arguments: Sequence[str]) -> tuple[int, Line | None]:
     own_options = {
         name: given.pop(name) for name in ("config", "runs_dir", "out", "run_cap", "jobs", "search_seed")
     }
-    from dtqn.experiments import sweep
+    from dtqn.experiments import sweep as search
 
-    return sweep.command(path, sweep.Asked(given, **own_options))
+    return search.command(path, search.Asked(given, **own_options))
 
 
 def _add_jobs(group: argparse._ArgumentGroup) -> None:

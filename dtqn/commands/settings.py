@@ -15,14 +15,12 @@ from dtqn.settings.update import updated
 from dtqn.settings.values import nearest
 from dtqn.training.directory import file_errors
 
-_DESCRIPTION = """\
-Tell all about the settings with WORD in their names; without it they are listed, a line each. Or rewrite a
-YAML file of settings, a suite or a sweep by today's names, and say what has moved; its comments are lost."""
-
 
 def settings(arguments: Sequence[str]) -> int:
-    """Tell about settings, or bring a file of settings up to date."""
-    parser = Parser("settings", arguments, "[WORD]", _DESCRIPTION)
+    """Tell all about the settings with WORD in their names; without it they are listed, a line each. Or
+    rewrite a YAML file of settings, a suite or a sweep by today's names, and say what has moved; its comments
+    are lost."""
+    parser = Parser("settings", arguments, "[WORD]", settings.__doc__)
     option(parser, "word WORD", "a part of a setting's name, such as core.memory", nargs="?")
     option(parser, "--update FILE", "the file to rewrite", argtypes.path)
     given = parser.read()

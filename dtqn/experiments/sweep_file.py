@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,8 +11,9 @@ from pydantic import Field
 
 from dtqn.experiments.scores import Part
 from dtqn.experiments.sweep_space import Parameter, read_part
-from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
+from dtqn.settings.config import ConfigError, fields_of, setting_of
 from dtqn.settings.layers import read_yaml
+from dtqn.settings.update import of_sweep
 from dtqn.settings.values import nearest
 from dtqn.training.metrics import METRICS
 
@@ -133,23 +134,13 @@ def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
 
 def _parameters(parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Parameter]:
     found = dict[str, Parameter]()
-    for name, spec in _flat(parameters):
+    for name, spec in of_sweep(parameters):
         if name in found:
             raise ValueError(f"parameters.{name} is there twice; must be there once")
         found[name] = _parameter(name, spec, is_grid)
     if not found:
         raise ValueError(f"parameters is {parameters}; must hold settings to search")
     return found
-
-
-def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Parameters by dotted name."""
-    for key, spec in parameters.items():
-        name = spelled(f"{prefix}{key}")
-        if isinstance(spec, Mapping) and isinstance(spec.get("parameters"), Mapping):
-            yield from _flat(spec["parameters"], f"{name}.")
-        else:
-            yield name, spec
 
 
 def _parameter(name: str, spec: Any, is_grid: bool) -> Parameter:

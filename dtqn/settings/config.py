@@ -17,16 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import gone, group, values
-from dtqn.settings.agent import LearnerConfig as LearnerConfig
-from dtqn.settings.agent import NetworkConfig as NetworkConfig
-from dtqn.settings.agent import ReplayConfig as ReplayConfig
-from dtqn.settings.group import ConfigError as ConfigError
-from dtqn.settings.group import MisfitError as MisfitError
-from dtqn.settings.group import wrong as wrong
-from dtqn.settings.run import SETTLED as SETTLED
-from dtqn.settings.run import ActorConfig as ActorConfig
-from dtqn.settings.run import Config as Config
-from dtqn.settings.run import TaskConfig as TaskConfig
+from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
+from dtqn.settings.group import ConfigError, MisfitError, wrong
+from dtqn.settings.run import SETTLED, ActorConfig, Config, TaskConfig
+
+__all__ = ["SETTLED", "ActorConfig", "Config", "ConfigError", "LearnerConfig", "MisfitError"]
+__all__ += ["NetworkConfig", "ReplayConfig", "TaskConfig", "wrong"]
 
 
 def settings_of(config: Config) -> dict[str, Any]:

@@ -232,12 +232,16 @@ def fitted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(name: str, values: Mapping[str, Any]) -> bool:
-    """Whether a setting is of no choice, or what the values choose has it."""
+    return name not in fields_of() or _field(name, values) is not None
+
+
+def _field(name: str, values: Mapping[str, Any]) -> FieldInfo | None:
+    """A setting as what the values choose has it; None where that has no such setting."""
     choice, _, setting = name.rpartition(".")
-    if choice not in choices_of() or name not in fields_of():
-        return True
+    if choice not in choices_of():
+        return fields_of()[name]
     member = choices_of()[choice].member(_chosen(values, choice))
-    return member is not None and setting in member.model_fields
+    return member.model_fields.get(setting) if member else None
 
 
 def _chosen(values: Mapping[str, Any], choice: str) -> Any:
@@ -272,7 +276,7 @@ def build(layers: Sequence[Layer]) -> Config:
     except ValidationError as error:
         found = min((dict(one) for one in error.errors()), key=_is_misfit)
         kind = MisfitError if _is_misfit(found) else ConfigError
-        raise kind(_explain(found, layers)) from None
+        raise kind(_explain(found, merged, layers)) from None
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:
@@ -309,7 +313,7 @@ def _is_misfit(error: Mapping[str, Any]) -> bool:
     return isinstance(error.get("ctx", {}).get("error"), BrokenRule)
 
 
-def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
+def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[Layer]) -> str:
     name, fields = ".".join(map(str, error["loc"])), fields_of()
     if _is_misfit(error):
         return _with_sources(str(error["ctx"]["error"]), layers)
@@ -320,36 +324,24 @@ def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
         hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:
-        env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
+        env = merged.get("env", Config().env)
         return (
             f"{name} is horizon{origin(layers, name)}, but {env} fixes no length of its episodes, so there "
             f"is no such number: must be {legal(fields[name])}"
         )
     if name in fields:
-        field = _field(name, layers)
+        field = _field(name, merged) or fields[name]
         right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
         return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
     return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
-
-
-def _field(name: str, layers: Sequence[Layer]) -> FieldInfo:
-    """The setting, as what the layers choose has it."""
-    choice, _, leaf = name.rpartition(".")
-    if choice not in choices_of():
-        return fields_of()[name]
-    merged: dict[str, Any] = functools.reduce(merge, (layer.values for layer in layers), {})
-    member = choices_of()[choice].member(_chosen(merged, choice))
-    return member.model_fields[leaf] if member else fields_of()[name]
 
 
 def _hint(name: str, field: FieldInfo, value: str) -> str:
     """What a wrong value of a setting may have meant."""
     if hint := meant(value, choices(field)):
         return hint
-    own_form = ""
-    if has_own(field):
-        own_form = entry_points.own_form(value, f"make_{name.rpartition('.')[2]}")
-    return f"; write {own_form}" if own_form else ""
+    form = has_own(field) and entry_points.own_form(value, f"make_{name.rpartition('.')[2]}")
+    return f"; write {form}" if form else ""
 
 
 def _with_sources(text: str, layers: Sequence[Layer]) -> str:

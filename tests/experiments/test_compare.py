@@ -289,7 +289,7 @@ def _fails(capsys, *argv):
         (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is no setting .from agent a.; did .*"),
         (
             ["--agents", "gtrxl", "--seeds", "99999"],
-            "argument --seeds: 99999 must be an integer from 1 to 10000",
+            "argument --seeds: 99999 must be an integer of at least 1 and at most 10000",
         ),
         (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
         (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),

@@ -89,8 +89,8 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
         ),
         (
             _OWN | {"network.core.kwargs": "{a: .nan}"},
-            "network.core.kwargs is '{a: .nan}' (from --network.core.kwargs): must be a mapping such as {length: "
-            "20}, from names to finite numbers, text",
+            "network.core.kwargs is '{a: .nan}' (from --network.core.kwargs): must be a mapping such as "
+            "{length: 20}, from names to finite numbers, text",
         ),
         (
             _OWN | {"network.core.kwargs.a": ".nan"},
