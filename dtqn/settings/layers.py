@@ -256,7 +256,7 @@ def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def build(layers: Sequence[Layer]) -> Config:
-    """The layers, merged and validated.
+    """The layers, merged and validated; the word `horizon` stands for the task's own number.
 
     Raises:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
@@ -268,6 +268,9 @@ def build(layers: Sequence[Layer]) -> Config:
         merged = merge(merged, layer.values)
         if layer.moved:
             gone.tell(layer.source, layer.moved)
+    if "horizon" in merged.values():
+        rows = _horizon(merged.get("env", Config().env), str(merged.get("task.time_limit")))
+        merged = {name: rows if value == "horizon" else value for name, value in merged.items()}
     for name in merged:
         if not _fits(name, merged):
             _check_is_shared(name, merged, layers)
@@ -277,6 +280,19 @@ def build(layers: Sequence[Layer]) -> Config:
         found = min((dict(one) for one in error.errors()), key=_is_misfit)
         kind = MisfitError if _is_misfit(found) else ConfigError
         raise kind(_explain(found, merged, layers)) from None
+
+
+@functools.cache
+def _horizon(env: str, time_limit: str) -> Any:
+    """The rows of the longest episode; `NO_HORIZON` where the task fixes no length."""
+    import envs  # only here, as most of what reads settings does not need the tasks
+
+    is_given = time_limit.isdecimal() and int(time_limit) > 0
+    try:
+        found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
+    except ValueError as error:
+        raise ConfigError(f"env is {env}: {error}") from None
+    return NO_HORIZON if found is None else found
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:

@@ -1,6 +1,6 @@
 """From presets, files and flags to one validated `Config`.
 
-The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent preset, env preset,
+The layers are laid over each other in the order: defaults, agent preset, env preset,
 `--config` file, `WANDB_MODE`, a suite's settings, its budget, flags. Each is a *difference*: it names only
 what it changes. An agent preset with `over_task: true` lies over the env preset and keeps from a suite's
 settings what it sets, so that a published agent is as published on every task. An env preset and a `--config`
@@ -10,7 +10,6 @@ record of a run (`FILE.jsonl#task/agent/seed`), that has every setting, and no p
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,6 @@ from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
 from dtqn.settings.layers import (
     CONFIGS,
-    NO_HORIZON,
     Layer,
     build,
     check_code,
@@ -107,8 +105,7 @@ def resolve(
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
-        below: what lies right below the flags, such as a sweep's choice or a suite's budget; the word
-            `horizon` stands for the task's own number there and in `suite`, as in the presets of tasks.
+        below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
         task_presets: whether the task's preset is laid over the agent's.
@@ -127,19 +124,14 @@ def resolve(
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
     name = Layer(None, {"agent": agent.name})
-    limit = _time_limit(all_given)
-
-    def filled(layers: Sequence[Layer]) -> list[Layer]:
-        return [_with_horizon(layer, env, limit) for layer in layers]
-
     families = _env_presets(env, configs) if task_presets and not is_whole else []
-    task = filled([layer for family in families for layer in family.layers(agent)])
+    task = [layer for family in families for layer in family.layers(agent)]
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
-    over = [_only(layer, lambda name: name not in kept) for layer in filled(suite)]
+    over = [_only(layer, lambda name: name not in kept) for layer in suite]
     above = [agent.variant, name]
-    return build([*([] if is_whole else presets), *given, *over, *filled(below), own, *above])
+    return build([*([] if is_whole else presets), *given, *over, *below, own, *above])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
@@ -285,13 +277,6 @@ def kept_of_preset(config: Config) -> dict[str, bool]:
     return {name: name in here and here[name] == own[name] for name in preset.values}
 
 
-def _time_limit(given: Sequence[Layer]) -> int | None:
-    """`task.time_limit` as it was given; None where it was not, or is no number, which `build` refuses."""
-    limits = (layer.values.get("task.time_limit") for layer in reversed(given))
-    limit = str(next((value for value in limits if value is not None), None))
-    return int(limit) if limit.isdecimal() and int(limit) > 0 else None
-
-
 def _env_presets(env: Any, configs: Path) -> list[Shared]:
     return [Shared.of_file(path, configs) for path in of_task(env, configs)]
 
@@ -307,25 +292,3 @@ def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
     return sorted(families, key=lambda path: len(path.stem))
-
-
-def _with_horizon(layer: Layer, env: str, time_limit: int | None) -> Layer:
-    """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
-
-    Args:
-        time_limit: that of the run; None: the task's own.
-    """
-    values = layer.values.items()
-    filled = {name: _horizon(env, time_limit) if value == "horizon" else value for name, value in values}
-    return layer._replace(values=filled)
-
-
-@functools.cache
-def _horizon(env: str, time_limit: int | None) -> Any:
-    import envs  # only here, as most of what reads settings does not need the tasks
-
-    try:
-        found = envs.spec(env, **({} if time_limit is None else {"time_limit": time_limit})).horizon
-    except ValueError as error:
-        raise ConfigError(f"env is {env}: {error}") from None
-    return NO_HORIZON if found is None else found
