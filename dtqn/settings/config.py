@@ -59,7 +59,7 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str,
         inner: list[Any] = []
         if choice := values.mark_of(field, values.Choice):
             leaves[prefix + name] = field
-            inner = list(choice.members)
+            inner = list(choice.by_name.values())
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             inner = [field.annotation]
         elif not (name == "name" and issubclass(model, group.Member)):

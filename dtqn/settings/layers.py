@@ -70,17 +70,10 @@ class Layer(NamedTuple):
     """Whether it is of a file of a run, which has all settings, so that no preset is laid below it."""
     is_typed: bool = False
     """Whether its source is the command line all the same."""
-    is_of_agent: bool = False
-    """Whether its source is about one agent alone."""
-    is_shared: bool = False
-    """Whether it is for whatever agent there is all the same."""
+    of: str = "all"
+    """Whom it is for: `all` agents, where each setting applies; one `agent`, that chose it; this `run`."""
     moved: Mapping[str, list[str]] = MappingProxyType({})
     """The old names in it, each with what took its place."""
-
-    @property
-    def is_for_all(self) -> bool:
-        """Whether it is for whatever agent there is, so that each of its settings holds where it applies."""
-        return self.is_shared or not (self.source is None or self.is_typed or self.is_of_agent)
 
 
 def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
@@ -200,7 +193,7 @@ def layer_of(source: str | None, content: Mapping[str, Any]) -> Layer:
         values, moved = read_names(content)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from None
-    return Layer(source, values, moved=moved)
+    return Layer(source, values, of="all" if source else "run", moved=moved)
 
 
 def of_run(layer: Layer) -> Layer:
@@ -302,9 +295,9 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
     """
     choice = name.rpartition(".")[0]
     for layer in layers:
-        if layer.is_for_all or name not in layer.values:
+        if layer.of == "all" or name not in layer.values:
             continue
-        if layer.is_of_agent and _fits(name, layer.values):
+        if layer.of == "agent" and _fits(name, layer.values):
             continue
         chosen = _chosen(merged, choice)
         raise ConfigError(

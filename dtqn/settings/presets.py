@@ -82,7 +82,7 @@ def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
         raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
-    layer = _of_agent(layer_of(source, values))._replace(is_of_agent=True)
+    layer = _of_agent(layer_of(source, values))._replace(of="agent")
     if any(name.partition(".")[0] == "task" for name in layer.values):
         raise ConfigError(f"{source} sets task, which has to be the same for all agents; leave it out")
     return layer
@@ -113,7 +113,7 @@ def resolve(
     """
     variables = environment_layer(environment)
     # W&B's agent types what a sweep over several cores has drawn.
-    own = layer_of(None, flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
+    own = layer_of(None, flags)._replace(of="all" if for_all or "WANDB_SWEEP_ID" in environment else "run")
     try:
         files = [Shared.of(file, _content(file), configs)] if file else []
     except ConfigError as error:
@@ -179,7 +179,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
     file, own_name = _base_of(text, base, configs)
-    preset = file_layer(file)._replace(is_of_agent=True)
+    preset = file_layer(file)._replace(of="agent")
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     name = named if equals else own_name
@@ -193,7 +193,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
-    variant = Layer(f"agent {name}", settings, is_typed=True)
+    variant = Layer(f"agent {name}", settings, is_typed=True, of="run")
     return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(variant))
 
 

@@ -56,19 +56,16 @@ def find(name: str) -> dict[str, Any]:
     place, _, asked = name.partition("#")
     file = Path(place)
     by_key = {key_of(content): content for content in map(parsed, lines(file)) if content}
-    found = [key for key in by_key if asked in (key, _short(key))]
+    found = [key for key in by_key if asked in (key, key.rpartition("-")[0])]
     if len(found) == 1:
         return by_key[found[0]]
     if found:
         raise ConfigError(f"{name}: the file has several of it; must be one of {', '.join(found)}")
     if not asked:
         raise ConfigError(f"{name}: is a file of records; {_NAME}")
-    near = difflib.get_close_matches(asked, dict.fromkeys(map(_short, by_key)), n=3, cutoff=0.0)
+    known = dict.fromkeys(key.rpartition("-")[0] for key in by_key)
+    near = difflib.get_close_matches(asked, known, n=3, cutoff=0.0)
     raise ConfigError(f"{name}: the file has no such record; the nearest: {', '.join(near) or 'none'}")
-
-
-def _short(key: str) -> str:
-    return key.rpartition("-")[0]
 
 
 def parsed(line: bytes) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dtqn.settings.config import leaves, spelled
 from dtqn.settings.layers import fitted, nested, read_names
 
 Moved = dict[str, list[str]]
-"""Old names, each with what took its place."""
 
 
 def updated(content: Mapping[str, Any]) -> tuple[dict[str, Any], Moved]:

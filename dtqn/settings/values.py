@@ -19,6 +19,7 @@ _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
 _LARGEST = 10**18
 """Counts beyond fit in no array."""
+_OWN = "module:name"
 
 
 class Choice:
@@ -31,23 +32,19 @@ class Choice:
     def __init__(self, *members: type[BaseModel], own: type[BaseModel] | None = None) -> None:
         """`own`: the class of what a user has written, whose name is `module:name`."""
         self.by_name = {str(member.model_fields["name"].default): member for member in members}
-        self.own = own
-        self.members = (*members, *([own] if own else []))
+        self.by_name |= {_OWN: own} if own else {}
 
     def member(self, name: Any) -> type[BaseModel] | None:
         """The class of that name; None where there is none."""
-        if not isinstance(name, str):
-            return None
-        return self.by_name.get(name, self.own if is_own(name) else None)
+        return self.by_name.get(_OWN if is_own(name) else name) if isinstance(name, str) else None
 
     def having(self, setting: str) -> list[str]:
         """The names of the members that have such a setting."""
-        own = ["module:name"] if self.own and setting in self.own.model_fields else []
-        return [name for name, member in self.by_name.items() if setting in member.model_fields] + own
+        return [name for name, member in self.by_name.items() if setting in member.model_fields]
 
     def read(self, value: Any, usual: str) -> Any:
         """A member from its name, or from its settings with the name among them, `usual` where it is not."""
-        if isinstance(value, self.members):
+        if isinstance(value, tuple(self.by_name.values())):
             return value
         given = value if isinstance(value, Mapping) else {"name": value}
         member = self.member(given.get("name", usual))
@@ -146,7 +143,7 @@ def is_mapping(field: FieldInfo) -> bool:
 def has_own(field: FieldInfo) -> bool:
     """Whether a user can write one of the things that the setting can be."""
     choice = mark_of(field, Choice)
-    return choice is not None and choice.own is not None
+    return choice is not None and _OWN in choice.by_name
 
 
 def _is_flag(kinds: Iterable[Any]) -> bool:
@@ -176,7 +173,7 @@ def _integer(text: str) -> int | str:
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
     if choice := mark_of(field, Choice):
-        return tuple(choice.by_name)
+        return tuple(name for name in choice.by_name if name != _OWN)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
