@@ -35,13 +35,6 @@ def compare(arguments: Sequence[str]) -> int:
 
 def compared(arguments: Sequence[str]) -> tuple[int, Path]:
     """The program's exit code, and the folder of the table."""
-    given = _compare_parser(arguments).read()
-    from dtqn.experiments import compare
-
-    return compare.asked(given, f"{program()} compare {shlex.join(arguments)}")
-
-
-def _compare_parser(arguments: Sequence[str]) -> Parser:
     parser = Parser("compare", arguments, "--agents A,B,...", compare.__doc__)
     own = parser.add_argument_group("comparison")
     option(own, "--agents A,B", _AGENTS, required=True)
@@ -65,7 +58,10 @@ def _compare_parser(arguments: Sequence[str]) -> Parser:
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     add_config(run)
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
-    return parser
+    given = parser.read()
+    from dtqn.experiments import compare as table
+
+    return table.asked(given, f"{program()} compare {shlex.join(arguments)}")
 
 
 def records(arguments: Sequence[str]) -> int:

@@ -41,11 +41,6 @@ RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
 
 
-def _content(file: Path) -> dict[str, Any]:
-    """What `--config` names: the content of a YAML file, or one of a file of records."""
-    return record_files.find(str(file)) if record_files.names_records(file) else read_yaml(file)
-
-
 class Shared(NamedTuple):
     """A file of settings for all agents, and those of single agents in it, which lie right over them."""
 
@@ -55,11 +50,9 @@ class Shared(NamedTuple):
 
     @classmethod
     def of_file(cls, path: Path, configs: Path = CONFIGS) -> Shared:
-        return cls.of(path, read_yaml(path), configs)
-
-    @classmethod
-    def of(cls, path: Path, content: Mapping[str, Any], configs: Path = CONFIGS) -> Shared:
-        """The file's, which holds `content`."""
+        """What a YAML file holds, or one of a file of records."""
+        names_record = f"{record_files.SUFFIX}#" in f"{path}#"
+        content = record_files.find(str(path)) if names_record else read_yaml(path)
         if record_files.is_record(content):
             settings = record_files.settings_of(content, str(path))
             return cls(Layer(str(path), settings, is_whole=True), {})
@@ -115,7 +108,7 @@ def resolve(
     # W&B's agent types what a sweep over several cores has drawn.
     own = layer_of(None, flags)._replace(of="all" if for_all or "WANDB_SWEEP_ID" in environment else "run")
     try:
-        files = [Shared.of(file, _content(file), configs)] if file else []
+        files = [Shared.of_file(file, configs)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
@@ -123,14 +116,13 @@ def resolve(
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
-    name = Layer(None, {"agent": agent.name})
     families = _env_presets(env, configs) if task_presets and not is_whole else []
     task = [layer for family in families for layer in family.layers(agent)]
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
     over = [_only(layer, lambda name: name not in kept) for layer in suite]
-    above = [agent.variant, name]
+    above = [agent.variant, Layer(None, {"agent": agent.name})]
     return build([*([] if is_whole else presets), *given, *over, *below, own, *above])
 
 

@@ -34,11 +34,6 @@ def lines(file: Path) -> list[bytes]:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def names_records(path: Path) -> bool:
-    """Whether a path is that of a file of records, or of a record in one."""
-    return path.suffix == SUFFIX or f"{SUFFIX}#" in str(path)
-
-
 def key_of(content: Mapping[str, Any]) -> str:
     """`task/agent/seed-hash`: a record's name in its file."""
     return f"{content['env']}/{content['agent']}/{content['seed']}-{content['settings_hash']}"

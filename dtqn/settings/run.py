@@ -51,13 +51,8 @@ class ActorConfig(Group):
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes that begin with a burst of random actions."""
 
-    @property
-    def has_ladder(self) -> bool:
-        """Whether the copies have different final epsilons; a single one has `epsilon_final`."""
-        return isinstance(self.exploration, Ladder) and self.num_envs > 1
-
     def unread_in(self, run: Any) -> Iterator[str]:
-        if self.has_ladder:
+        if isinstance(self.exploration, Ladder) and self.num_envs > 1:
             yield "epsilon_final"
         if not self.epsilon_anneal_env_steps:
             yield "annealing"

@@ -91,7 +91,8 @@ def read(value: Any, field: FieldInfo) -> Any:
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    return _flag(value, kinds) if _is_flag(kinds) else _number(value, kinds)
+    is_flag = any(kind is bool or kind is True for kind in kinds)
+    return _flag(value, kinds) if is_flag else _number(value, kinds)
 
 
 def _flag(value: Any, kinds: set[Any]) -> Any:
@@ -144,11 +145,6 @@ def has_own(field: FieldInfo) -> bool:
     """Whether a user can write one of the things that the setting can be."""
     choice = mark_of(field, Choice)
     return choice is not None and _OWN in choice.by_name
-
-
-def _is_flag(kinds: Iterable[Any]) -> bool:
-    """Whether true and false are among the values."""
-    return any(kind is bool or kind is True for kind in kinds)
 
 
 def _holds(origin: type, kinds: Iterable[Any]) -> bool:
