@@ -34,7 +34,7 @@ def is_number(text: str) -> bool:
 
 def _kind(number: type[int] | type[float], **limits: float) -> Any:
     """The kind of numbers within the limits, read as settings are."""
-    annotated = Annotated[number, Field(**limits, allow_inf_nan=False)]  # type: ignore[valid-type]
+    annotated: Any = Annotated[number, Field(**limits, allow_inf_nan=False)]
     field, adapter = FieldInfo.from_annotation(annotated), TypeAdapter[float](annotated)
 
     def kind(text: str) -> float:

@@ -109,12 +109,10 @@ class Parser(argparse.ArgumentParser):
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a mapping, an old one, or one that `--slurm.NAME` stands for."""
+        """An option for a name within a mapping, or an old one."""
         name = spelled(option.lstrip("-"))
-        setting, group = setting_of(name), name.partition(".")[0]
-        is_old = setting in gone.MOVED and "network.core" in declared
-        holds = is_old or setting in declared or f"{group}.NAME" in declared
-        if holds and plain(option) not in declared:
+        is_old = setting_of(name) in gone.MOVED and "network.core" in declared
+        if (is_old or setting_of(name) in declared) and plain(option) not in declared:
             self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             declared[plain(option)] = f"--{name}"
 
@@ -122,7 +120,7 @@ class Parser(argparse.ArgumentParser):
         """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
         names = [name for name in fields_of() if wanted(name)]
         text = f"list all {len(names)} settings, a line each"
-        listed = {"nargs": 0, "const": names, "default": argparse.SUPPRESS}
+        listed: dict[str, Any] = {"nargs": 0, "const": names, "default": argparse.SUPPRESS}
         (top or self).add_argument("--help-all", action=_List, help=text, **listed)
         groups = {"": top}
         for name in names:
