@@ -11,17 +11,13 @@ from dtqn.settings.group import Member
 from dtqn.settings.values import Choice
 
 
-class Pool(Member):
-    """Who steps the copies of the task."""
-
-
-class Inline(Pool):
+class Inline(Member):
     """The run itself."""
 
     name: str = "inline"
 
 
-class Processes(Pool):
+class Processes(Member):
     """Workers that act while the run learns: processes."""
 
     name: str = "process"
@@ -51,11 +47,7 @@ class RayActors(Processes):
 POOLS = Choice(Inline, Processes, RayActors)
 
 
-class Exploration(Member):
-    """Each copy's share of random actions in the end."""
-
-
-class Ladder(Exploration):
+class Ladder(Member):
     """Its rung base^(1 + exponent i / (N - 1)) of Ape-X's ladder."""
 
     name: str = "ladder"
@@ -66,7 +58,7 @@ class Ladder(Exploration):
     """The ladder's alpha: the last rung is base^(1 + alpha)."""
 
 
-class Annealed(Exploration):
+class Annealed(Member):
     """`actor.epsilon_final`, the same for all."""
 
     name: str = "annealed"

@@ -31,11 +31,6 @@ class Core(Member):
     """Whether it may attend to a step's parts."""
 
     @property
-    def has_sinusoids(self) -> bool:
-        """Whether sinusoids, which come in pairs, encode positions."""
-        return False
-
-    @property
     def trace_window(self) -> int | None:
         """W, how many stored trace rows make the core's state; None: the core tells when it is built."""
         return 1
@@ -52,12 +47,13 @@ class Core(Member):
 
     def width_misfit(self, width: int) -> str | None:
         """Why the core cannot have features of this width, and what to try; None where it can."""
-        heads = getattr(self, "num_heads", 1)
+        heads = 1 if self.is_own else getattr(self, "num_heads", 1)
+        is_even = getattr(self, "positions", "none") == "sinusoidal"  # sinusoids come in pairs
         if width % heads:
-            step = math.lcm(heads, 2) if self.has_sinusoids else heads
+            step = math.lcm(heads, 2) if is_even else heads
             fitting = max(1, round(width / step)) * step
             return f", not a multiple of network.core.num_heads {heads}; try {fitting}"
-        if width % 2 and self.has_sinusoids:
+        if width % 2 and is_even:
             return f"; the sinusoids of positions need an even width; try {width + heads}"
         return None
 
@@ -112,9 +108,7 @@ class _Transformer(_Heads):
 
 
 class _Relative(_Transformer, _Memory):
-    @property
-    def has_sinusoids(self) -> bool:
-        return True
+    positions: ClassVar[str] = "sinusoidal"
 
 
 class GTrXL(_Relative):
@@ -208,10 +202,6 @@ class DTQN(_Transformer):
             yield "share_gates"
 
     @property
-    def has_sinusoids(self) -> bool:
-        return self.positions == "sinusoidal"
-
-    @property
     def trace_window(self) -> int | None:
         return 0
 
@@ -289,9 +279,6 @@ class OwnCore(_Heads, _Memory, Own):
 
     @property
     def trace_window(self) -> int | None:
-        return None
-
-    def width_misfit(self, width: int) -> str | None:
         return None
 
 

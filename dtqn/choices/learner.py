@@ -69,18 +69,14 @@ class Rollouts(Batches):
 BATCHES = Choice(Replayed, Rollouts)
 
 
-class Returns(Member):
-    """The target of a step, from rewards and bootstrap values."""
-
-
-class NStep(Returns):
+class NStep(Member):
     """An n-step return."""
 
     name: str = "n_step"
     made_by = "dtqn.learning.returns:no_trace"
 
 
-class Peng(Returns):
+class Peng(Member):
     """Peng's Q(lambda), which goes on at every action."""
 
     name: str = "peng"
@@ -103,17 +99,13 @@ class Watkins(Peng):
 RETURNS = Choice(NStep, Peng, Watkins)
 
 
-class Bootstrap(Member):
-    """The policy whose value bootstraps a step."""
-
-
-class Greedy(Bootstrap):
+class Greedy(Member):
     """The best action (Q-learning)."""
 
     name: str = "greedy"
 
 
-class Munchausen(Bootstrap):
+class Munchausen(Member):
     """softmax(Q / tau), and a reward for likely actions (Vieillard et al. 2020)."""
 
     name: str = "munchausen"
@@ -134,11 +126,7 @@ class Munchausen(Bootstrap):
 BOOTSTRAPS = Choice(Greedy, Munchausen)
 
 
-class TargetUpdate(Member):
-    """How the target network follows the online one."""
-
-
-class Soft(TargetUpdate):
+class Soft(Member):
     """It moves a little at every update."""
 
     name: str = "soft"
@@ -147,7 +135,7 @@ class Soft(TargetUpdate):
     """Share of the online parameters in an update of the target network."""
 
 
-class Hard(TargetUpdate):
+class Hard(Member):
     """It becomes a copy every so often."""
 
     name: str = "hard"
@@ -156,7 +144,7 @@ class Hard(TargetUpdate):
     """Learner steps between updates of the target network."""
 
 
-class NoTarget(TargetUpdate):
+class NoTarget(Member):
     """There is none: the online network bootstraps itself."""
 
     name: str = "none"

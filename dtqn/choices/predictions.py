@@ -12,18 +12,14 @@ from dtqn.settings.group import Member
 from dtqn.settings.values import Choice
 
 
-class Prediction(Member):
-    """The head's estimate of a return."""
-
-
-class Expectation(Prediction):
+class Expectation(Member):
     """Its mean."""
 
     name: str = "none"
     made_by = "dtqn.learning.predictions:make_expectation"
 
 
-class Categorical(Prediction):
+class Categorical(Member):
     """Probabilities of atoms (C51)."""
 
     name: str = "categorical"

@@ -32,7 +32,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _kind(number: type[int] | type[float], **limits: float) -> Any:
+def _kind(number: type[int] | type[float], **limits: Any) -> Any:
     """The kind of numbers within the limits, read as settings are."""
     annotated: Any = Annotated[number, Field(**limits, allow_inf_nan=False)]
     field, adapter = FieldInfo.from_annotation(annotated), TypeAdapter[float](annotated)

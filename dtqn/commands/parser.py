@@ -49,18 +49,13 @@ class Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
     def __init__(
-        self,
-        command: str,
-        arguments: Sequence[str],
-        takes: str,
-        description: str | None,
-        epilog: str | None = None,
+        self, command: str, arguments: Sequence[str], takes: str, about: str | None, epilog: str | None = None
     ) -> None:
         """
         Args:
             arguments: what is to be read.
             takes: what follows the command, before its options.
-            description: as in the docstring of the function that runs it.
+            about: the docstring of the function that runs it.
         """
         prog = f"{program()} {command}".rstrip()
         super().__init__(
@@ -68,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             usage=" ".join(f"{prog} {takes} [--option value ...]".split()),
             allow_abbrev=False,
             formatter_class=_Formatter,
-            description=inspect.cleandoc(description or ""),
+            description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
         option(self, trust.OPTION, "run code that a file names, be it a stranger's")  # `dtqn.cli` reads it

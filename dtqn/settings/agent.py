@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from dtqn.choices import cores, encoders
+from dtqn.choices import cores, encoders, predictions
 from dtqn.choices import learner as updates
-from dtqn.choices import predictions as heads
-from dtqn.settings.group import Group
+from dtqn.settings.group import Group, Member
 
 
 class NetworkConfig(Group):
@@ -26,7 +25,7 @@ class NetworkConfig(Group):
     """Split the head into a value and advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Hidden features of the head; 0: a linear head."""
-    distribution: Annotated[SerializeAsAny[heads.Prediction], heads.PREDICTIONS] = heads.Expectation()
+    distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
     """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
@@ -61,13 +60,13 @@ class LearnerConfig(Group):
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
     """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
-    returns: Annotated[SerializeAsAny[updates.Returns], updates.RETURNS] = updates.NStep()
+    returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     next_window: bool = False
     """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
     double_q: bool = True
     """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
-    bootstrap: Annotated[SerializeAsAny[updates.Bootstrap], updates.BOOTSTRAPS] = updates.Greedy()
+    bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
     """The policy that bootstraps a step: the best action, or Munchausen's soft one, which adds a reward."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
@@ -79,7 +78,7 @@ class LearnerConfig(Group):
     """Cost, in the loss only, of each observation that its episode had shown before."""
     novelty_centred: bool = False
     """Less their mean over recent steps, which lags where it moves (novelty_weight, repeat_cost)."""
-    target_update: Annotated[SerializeAsAny[updates.TargetUpdate], updates.TARGET_UPDATES] = updates.Soft()
+    target_update: Annotated[SerializeAsAny[Member], updates.TARGET_UPDATES] = updates.Soft()
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
     auxiliary_weight: float = Field(0.0, ge=0)

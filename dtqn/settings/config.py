@@ -81,7 +81,8 @@ def choices_of() -> Mapping[str, values.Choice]:
 def having(name: str) -> list[str]:
     """What a setting is of, by the names that its choice takes; empty where it is of no choice."""
     choice, _, setting = name.rpartition(".")
-    return choices_of()[choice].having(setting) if choice in choices_of() else []
+    members = choices_of()[choice].by_name if choice in choices_of() else {}
+    return [name for name, member in members.items() if setting in member.model_fields]
 
 
 def spelled(name: str) -> str:

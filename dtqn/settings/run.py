@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import Field, SerializeAsAny, create_model
 
-from dtqn.choices.actor import EXPLORATIONS, POOLS, Exploration, Inline, Ladder, Pool, Processes
+from dtqn.choices.actor import EXPLORATIONS, POOLS, Inline, Ladder, Processes
 from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
-from dtqn.settings.group import Group
+from dtqn.settings.group import Group, Member
 from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 
@@ -35,9 +35,9 @@ class ActorConfig(Group):
 
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
-    pool: Annotated[SerializeAsAny[Pool], POOLS] = Inline()
+    pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
-    exploration: Annotated[SerializeAsAny[Exploration], EXPLORATIONS] = Ladder()
+    exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
     """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""

@@ -38,10 +38,6 @@ class Choice:
         """The class of that name; None where there is none."""
         return self.by_name.get(_OWN if is_own(name) else name) if isinstance(name, str) else None
 
-    def having(self, setting: str) -> list[str]:
-        """The names of the members that have such a setting."""
-        return [name for name, member in self.by_name.items() if setting in member.model_fields]
-
     def read(self, value: Any, usual: str) -> Any:
         """A member from its name, or from its settings with the name among them, `usual` where it is not."""
         if isinstance(value, tuple(self.by_name.values())):
