@@ -24,14 +24,6 @@ def trained(text: str) -> Path:
     return trained_at(path(text))
 
 
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _kind(number: type[int] | type[float], **limits: Any) -> Any:
     """The kind of numbers within the limits, read as settings are."""
     annotated: Any = Annotated[number, Field(**limits, allow_inf_nan=False)]

@@ -92,12 +92,7 @@ class Parser(argparse.ArgumentParser):
                     hint = gone.hint(name.lstrip("-")) or near
                     raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
                 argument = declared[plain(name)] + equals + value
-            elif (
-                result
-                and result[-1].startswith("--")
-                and "=" not in result[-1]
-                and argtypes.is_number(argument)
-            ):
+            elif result and re.match("--[^=]+$", result[-1]) and re.match(r"-(\.?\d|inf)", argument):
                 result[-1] += "=" + argument
                 continue
             result.append(argument)

@@ -17,13 +17,10 @@ from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 
 
-def _fields_of_options() -> dict[str, Any]:
-    """The fields of `TaskOptions`, whose metadata are the arguments of `Field`: description and limits."""
-    kinds = get_type_hints(TaskOptions)
-    return {one.name: (kinds[one.name], Field(one.default, **one.metadata)) for one in fields(TaskOptions)}
-
-
-_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields_of_options())
+_kinds = get_type_hints(TaskOptions)
+# The metadata of its fields are the arguments of `Field`: description and limits.
+_fields: Any = {x.name: (_kinds[x.name], Field(x.default, **x.metadata)) for x in fields(TaskOptions)}
+_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields)
 
 
 class TaskConfig(_TaskOptions):
