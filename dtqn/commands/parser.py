@@ -114,8 +114,7 @@ class Parser(argparse.ArgumentParser):
         (top or self).add_argument("--help-all", action=_List, help=text, **listed)
         groups = {"": top}
         for name in names:
-            group, _, leaf = name.partition(".")
-            group = group if leaf else ""
+            group = name.partition(".")[0] if "." in name else ""
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
             (groups[group] or self).add_argument(

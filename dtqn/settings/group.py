@@ -18,10 +18,6 @@ class MisfitError(ConfigError):
     """Settings that are legal one by one and not together."""
 
 
-class BrokenRule(ValueError):
-    """What does not go together, in one line."""
-
-
 def wrong(name: str, value: object, why: str) -> ConfigError:
     """The error of one setting or option: `--runs-dir is x: leave it out with --run-dir`."""
     return ConfigError(f"{name} is {values.shown(value) if isinstance(value, str) else value}: {why}")
@@ -65,7 +61,7 @@ class Group(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> Group:
         for misfit in self.misfits():
-            raise BrokenRule(misfit)
+            raise MisfitError(misfit)
         return self
 
 

@@ -29,7 +29,6 @@ from dtqn.settings.config import (
     mappings,
     setting_of,
 )
-from dtqn.settings.group import BrokenRule
 from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
 from envs import entry_points, yaml_file
 from envs.errors import meant
@@ -319,7 +318,7 @@ def check_code(layers: Sequence[Layer]) -> None:
 
 def _is_misfit(error: Mapping[str, Any]) -> bool:
     """Whether it is one of Config's own rules about several settings."""
-    return isinstance(error.get("ctx", {}).get("error"), BrokenRule)
+    return isinstance(error.get("ctx", {}).get("error"), MisfitError)
 
 
 def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[Layer]) -> str:

@@ -256,9 +256,7 @@ def _agent_file(name: str, configs: Path) -> Path:
 
 def unread(config: Config) -> list[str]:
     """Settings that nothing reads (`Config.unread`), but those that the agent's shipped preset sets."""
-    if config.agent not in agents():
-        return config.unread()
-    kept = kept_of_preset(config)
+    kept = kept_of_preset(config) if config.agent in agents() else {}
     return [name for name in config.unread() if not kept.get(name, False)]
 
 

@@ -16,7 +16,6 @@ from dtqn.settings.group import Group, Member
 from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 
-
 _kinds = get_type_hints(TaskOptions)
 # The metadata of its fields are the arguments of `Field`: description and limits.
 _fields: Any = {x.name: (_kinds[x.name], Field(x.default, **x.metadata)) for x in fields(TaskOptions)}
