@@ -366,11 +366,10 @@ def _with_sources(text: str, layers: Sequence[Layer]) -> str:
 
 def origin(layers: Sequence[Layer], name: str) -> str:
     """` (from ...)` with the last source that sets `name`, or nothing where none does."""
-    for layer in reversed(layers):
-        within = name not in fields_of() and any(one.startswith(f"{name}.") for one in layer.values)
-        if within or name in layer.values:
-            return f" (from {layer.source or _flag(name)})"
-    return ""
+    sources = [layer for layer in layers if name in layer.values]
+    if not sources and name not in fields_of():
+        sources = [layer for layer in layers if any(one.startswith(f"{name}.") for one in layer.values)]
+    return f" (from {sources[-1].source or _flag(name)})" if sources else ""
 
 
 def _flag(name: str) -> str:

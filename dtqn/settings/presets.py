@@ -22,7 +22,6 @@ from dtqn.settings.layers import (
     CONFIGS,
     Layer,
     build,
-    check_code,
     environment_layer,
     file_layer,
     flat,
@@ -112,7 +111,6 @@ def resolve(
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
-    check_code(all_given)  # before a task is asked for its length
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)

@@ -18,7 +18,6 @@ from envs.errors import check_is_file
 SUFFIX = ".jsonl"
 _KEYS = {"env": str, "agent": str, "seed": int, "settings_hash": str, "settings": object}
 """Keys that a record of a run has, and no file of settings; what each holds."""
-_NAME = "must be FILE.jsonl#TASK/AGENT/SEED"
 
 
 def is_record(content: Mapping[str, Any]) -> bool:
@@ -57,7 +56,7 @@ def find(name: str) -> dict[str, Any]:
     if found:
         raise ConfigError(f"{name}: the file has several of it; must be one of {', '.join(found)}")
     if not asked:
-        raise ConfigError(f"{name}: is a file of records; {_NAME}")
+        raise ConfigError(f"{name}: is a file of records; must be FILE.jsonl#TASK/AGENT/SEED")
     known = dict.fromkeys(key.rpartition("-")[0] for key in by_key)
     near = difflib.get_close_matches(asked, known, n=3, cutoff=0.0)
     raise ConfigError(f"{name}: the file has no such record; the nearest: {', '.join(near) or 'none'}")

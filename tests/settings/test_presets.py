@@ -101,6 +101,7 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"a.b.c.d: 1", "a is no setting (from {})"),
         (b"? !!int 3\n: 4", "3 is no setting (from {})"),
         (b"learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        (b"learner: 5\nlearner.n_step: 2", "learner is 5 (from {}): must be a group of settings"),
         (b"seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
     ],
 )
@@ -234,6 +235,23 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
     )
     given = {"env": "CartPole-v1", "network.core.memory_length": "7"}
     assert resolve(None, given, {}, below=below).network.core.memory_length == 7
+
+
+def test_a_flag_may_name_the_horizon():
+    config = resolve(None, {"env": "t-maze-passive-9", "network.core.memory_length": "horizon"}, {})
+    assert config.network.core.memory_length == 11
+    longer = {"env": "t-maze-passive-9", "task.time_limit": "20", "network.core.memory_length": "horizon"}
+    assert (
+        resolve(None, longer, {}).network.core.memory_length
+        == envs.spec("t-maze-passive-9", time_limit=20).horizon
+    )
+
+
+def test_a_wrong_group_is_named_with_its_own_source(tmp_path):
+    """The preset of the task has settings of that group too."""
+    (tmp_path / "mine.yaml").write_text("network: [1]")
+    file = str(tmp_path / "mine.yaml")
+    assert error_of({"agent": file}) == f"network is [1] (from {file}): must be a group of settings"
 
 
 def test_a_users_own_words_are_left_as_they_are():
