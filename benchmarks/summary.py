@@ -24,8 +24,7 @@ from scipy.stats import binomtest
 
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import SOLVED, SUCCESS, first_solved
-from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import setting_in
+from dtqn.settings.config import ConfigError, leaves
 
 RESULTS: Final = Path("docs/results")
 COLUMNS: Final = ("gtrxl", "lstm", "mingru", "no memory")
@@ -50,7 +49,8 @@ def read(path: Path) -> list[Recorded]:
 
 def setting(record: Recorded, name: str) -> Any:
     """The value that a run had of a setting with a dotted name; None where its record does not tell."""
-    return setting_in(record["settings"], name, setting_in(record.get("defaults", {}), name))
+    told: dict[str, Any] = dict(leaves(record.get("defaults", {}))) | dict(leaves(record["settings"]))
+    return told.get(name)
 
 
 def chosen(

@@ -88,11 +88,10 @@ def columns(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str
         widths[max(can_give, key=widths.__getitem__)] -= 1
     lines = []
     for row in rows:
-        cells = [_wrapped(cell, room) for cell, room in zip(row, widths, strict=True)]
+        cells = [
+            [cell] if len(cell) <= room else textwrap.wrap(cell, room, break_on_hyphens=False)
+            for cell, room in zip(row, widths, strict=True)
+        ]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
             lines.append("  ".join(map(str.ljust, parts, widths)).rstrip().replace(HARD_SPACE, " "))
     return lines
-
-
-def _wrapped(cell: str, room: int) -> list[str]:
-    return [cell] if len(cell) <= room else textwrap.wrap(cell, room, break_on_hyphens=False)

@@ -13,7 +13,7 @@ from dtqn import networks
 from dtqn.choices.cores import CORES
 from dtqn.settings import layers
 from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
-from dtqn.settings.layers import fitted, merge, nested
+from dtqn.settings.layers import fitted, flat, merge, nested
 from dtqn.types import StepInputs
 
 NUM_ACTIONS = 3
@@ -76,13 +76,13 @@ def group(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """
     plain = {f"{name}.{key}": value for key, value in settings.items() if not isinstance(value, dict)}
     others = {f"{name}.{key}": value for key, value in settings.items() if isinstance(value, dict)}
-    values: dict[str, Any] = fitted(merge(nested(plain), nested(others)))
+    values: dict[str, Any] = nested(fitted(merge(flat(plain), flat(others))))
     return values.get(name, {})
 
 
 def config_from(values: dict[str, Any]) -> Config:
     """A run with these settings, by group, as `group` reads them."""
-    return Config.model_validate(fitted(nested(values)))
+    return Config.model_validate(nested(fitted(flat(values))))
 
 
 def network_config(**settings: Any) -> NetworkConfig:

@@ -152,7 +152,7 @@ def test_it_is_the_run_of_the_command(cell, own_folder):
 
 
 def _typed(settings: dict[str, Any]) -> list[str]:
-    return [f"--{name}={value}" for name, value in flat(settings)]
+    return [f"--{name}={value}" for name, value in flat(settings).items()]
 
 
 def test_lambdas_and_closures_are_told_apart(cell):

@@ -75,6 +75,7 @@ _ALLOWED = {
     "dtqn.cli": {*_BASE, "dtqn.settings", "dtqn.commands", "envs.errors"},
     "dtqn.commands": {
         *_BASE,
+        "pydantic",
         "dtqn",
         "dtqn.settings",
         "dtqn.commands",

@@ -80,17 +80,52 @@ def _shown(printed):
 
 def test_version_and_help(capsys):
     assert _help(capsys, "--version") == dtqn.__version__ + "\n"
-    printed = _help(capsys, "--help-all")
-    assert _shown(printed) == set(fields_of())
-    assert all(field.description.split()[0] in printed for field in fields_of().values())
-    for group in ("task", "network", "learner", "replay", "actor", "evaluation"):
-        assert f"\n{group}:\n" in printed
-    words = " ".join(printed.split())
-    of_cores = (
-        "[an integer of at least 1 and at most 1000000; default 2; of gtrxl, coberl, deltanet, dtqn, "
-        "module:name]"
-    )
-    assert of_cores in words and "[an integer of at least 0 and at most 1000000; default 64]" in words
+
+
+@pytest.mark.parametrize("command", [[], ["compare"], ["envs"], ["settings"]])
+def test_all_settings_are_listed_a_line_each(capsys, command):
+    if command == ["settings"]:
+        assert cli.main(command) == 0
+        printed = capsys.readouterr().out
+    else:
+        printed = _help(capsys, *command, "--help-all")
+    *lines, last = printed.splitlines()
+    assert len(lines) < 150 and max(map(len, [*lines, last])) <= 80
+    assert last.endswith("dtqn settings WORD")
+    listed, group = [], ""
+    for line in lines:
+        if line.startswith("--"):
+            group = line.removeprefix("--").removesuffix("NAME")
+            continue
+        indent, leaf, default, *words = re.split(r"\s{2,}", line)
+        assert not indent and len(words) == 1
+        listed.append(group + leaf.replace("-", "_"))
+        usual = fields_of()[listed[-1]].default
+        assert default == str("none" if usual is None else getattr(usual, "name", usual)).lower()
+    left_out = {"compare": lambda x: x in ("agent", "seed"), "envs": lambda x: x[:5] != "task."}
+    is_left_out = left_out.get("".join(command), lambda name: False)
+    assert sorted(listed) == sorted(name for name in fields_of() if not is_left_out(name))
+    if not command:
+        assert "  size                  32    B, sequences in a batch" in lines, "a clause alone"
+        assert any(line.endswith(" Layers of a linear map, LayerNorm and ReLU before…") for line in lines)
+
+
+def test_settings_with_a_word_are_told_in_full(capsys):
+    assert cli.main(["settings", "core.gate"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "network.core.gate",
+        "    Gate that joins a sub-module's output to its input (GTrXL, section 3.2);",
+        "    `residual` is a plain sum. [one of gru, output, input, highway, sigtanh,",
+        "    residual; default gru; of gtrxl, coberl, dtqn]",
+        "network.core.gate_bias",
+        "    b_g at initialisation; larger is closer to the identity. none is the gate's",
+        "    own: gru 2, others 1. [a number, or none; default none; of gtrxl, coberl,",
+        "    dtqn]",
+    ]
+    assert cli.main(["settings", "learning-rate"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("learner.learning_rate\n    Adam's step size at the start. [a number above 0; ")
+    assert "\nlearner.final_learning_rate_share\n" in told
 
 
 @pytest.mark.parametrize("command", [[], ["compare"], ["sweep"]])
@@ -216,6 +251,8 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["envs", "--render", "a.gif"], "--render needs --env"),
         (["envs", "nosuch"], "WORD is nosuch: no task has it; without it all are listed"),
         (["envs", "maze", "--env", "hallway"], "WORD is maze: it is for the list; .*"),
+        (["settings", "gaet"], "WORD is gaet: no setting has it in its name.*"),
+        (["settings", "gate", "--update", "a.yaml"], "WORD is gate: leave it out with --update"),
         (["runs", "nowhere"], "DIR is nowhere: there is no such folder; must be one of runs"),
         (["envs", "--task.time_limit", "9"], "--task.time_limit needs --env"),
         (
@@ -431,7 +468,7 @@ def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):
     ("kind", "text", "right"),
     [
         *(
-            (argtypes.probability, text, "a number between 0 and 1")
+            (argtypes.probability, text, "a number of at least 0 and at most 1")
             for text in ("1.5", "-0.1", "nan", "some")
         ),
         (argtypes.natural, "1.5", "an integer of at least 0"),

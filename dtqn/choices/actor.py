@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from pydantic import Field
 
-from dtqn.settings.group import Member, misfit
+from dtqn.settings.group import Member
 from dtqn.settings.values import Choice
 
 
-class Pool(Member):
-    """Who steps the copies of the task."""
-
-
-class Inline(Pool):
+class Inline(Member):
     """The run itself."""
 
     name: str = "inline"
 
 
-class Processes(Pool):
+class Processes(Member):
     """Workers that act while the run learns: processes."""
 
     name: str = "process"
     made_by = "dtqn.training.pool:WorkerPool"
-    rules_of_run = (
-        misfit(
-            lambda c: c.num_workers > c.actor.num_envs,
-            "actor.pool.num_workers is {c.num_workers}, above actor.num_envs {c.actor.num_envs}: "
-            "some would have no copy to step; try {c.actor.num_envs}",
-        ),
-    )
 
     num_workers: int = Field(2, ge=1, le=100_000)
     """Workers that share the copies and have a copy of the network each, on the CPU."""
@@ -37,6 +29,13 @@ class Processes(Pool):
     """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick."""
     step_timeout: float = Field(300.0, gt=0, le=1_000_000)
     """Seconds without an answer after which a worker counts as hung, and is replaced."""
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        if self.num_workers > (copies := run.actor.num_envs):
+            yield (
+                f"actor.pool.num_workers is {self.num_workers}, above actor.num_envs {copies}: "
+                f"some would have no copy to step; try {copies}"
+            )
 
 
 class RayActors(Processes):
@@ -48,11 +47,7 @@ class RayActors(Processes):
 POOLS = Choice(Inline, Processes, RayActors)
 
 
-class Exploration(Member):
-    """Each copy's share of random actions in the end."""
-
-
-class Ladder(Exploration):
+class Ladder(Member):
     """Its rung base^(1 + exponent i / (N - 1)) of Ape-X's ladder."""
 
     name: str = "ladder"
@@ -63,7 +58,7 @@ class Ladder(Exploration):
     """The ladder's alpha: the last rung is base^(1 + alpha)."""
 
 
-class Annealed(Exploration):
+class Annealed(Member):
     """`actor.epsilon_final`, the same for all."""
 
     name: str = "annealed"

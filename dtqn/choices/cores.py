@@ -6,11 +6,12 @@ A new core is a class here, a name in `CORES`, and the file with the function th
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dtqn.settings.group import Conditions, Member, Own, misfit
+from dtqn.settings.group import Member, Own
 from dtqn.settings.values import Choice
 
 COMPRESSION_RATE = 4
@@ -30,11 +31,6 @@ class Core(Member):
     """Whether it may attend to a step's parts."""
 
     @property
-    def has_sinusoids(self) -> bool:
-        """Whether sinusoids, which come in pairs, encode positions."""
-        return False
-
-    @property
     def trace_window(self) -> int | None:
         """W, how many stored trace rows make the core's state; None: the core tells when it is built."""
         return 1
@@ -51,12 +47,13 @@ class Core(Member):
 
     def width_misfit(self, width: int) -> str | None:
         """Why the core cannot have features of this width, and what to try; None where it can."""
-        heads = getattr(self, "num_heads", 1)
+        heads = 1 if self.is_own else getattr(self, "num_heads", 1)
+        is_even = getattr(self, "positions", "none") == "sinusoidal"  # sinusoids come in pairs
         if width % heads:
-            step = math.lcm(heads, 2) if self.has_sinusoids else heads
+            step = math.lcm(heads, 2) if is_even else heads
             fitting = max(1, round(width / step)) * step
             return f", not a multiple of network.core.num_heads {heads}; try {fitting}"
-        if width % 2 and self.has_sinusoids:
+        if width % 2 and is_even:
             return f"; the sinusoids of positions need an even width; try {width + heads}"
         return None
 
@@ -83,7 +80,7 @@ class _Memory(Core):
 
 class _Gated(_Memory):
     initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
+    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
     from state to state, with zero biases, as in Flax."""
 
     @property
@@ -94,12 +91,10 @@ class _Gated(_Memory):
 
 class _Chrono(_Gated):
     initial_weights: Literal["torch", "chrono"] = "torch"
-    """Torch's; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
+    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
 
 
 class _Transformer(_Heads):
-    read_if: ClassVar[Conditions] = (("gate_bias", lambda core, run: core.gate not in ("input", "residual")),)
-
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
@@ -107,11 +102,13 @@ class _Transformer(_Heads):
     norm: Literal["pre", "post", "none"] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
 
+    def unread_in(self, run: Any) -> Iterator[str]:
+        if self.gate in ("input", "residual"):
+            yield "gate_bias"
+
 
 class _Relative(_Transformer, _Memory):
-    @property
-    def has_sinusoids(self) -> bool:
-        return True
+    positions: ClassVar[str] = "sinusoidal"
 
 
 class GTrXL(_Relative):
@@ -120,24 +117,23 @@ class GTrXL(_Relative):
     name: str = "gtrxl"
     made_by = "dtqn.networks.gtrxl:make_core"
     rounds = True
-    rules_of_group = (
-        misfit(
-            lambda c: c.compressed_slots and c.adaptive_span,
-            "network.core.compressed_slots is {c.compressed_slots} with network.core.adaptive_span true: "
-            "spans end within the memory; try 0, or false",
-        ),
-        misfit(
-            lambda c: c.compressed_slots and c.memory_length < COMPRESSION_RATE,
-            "network.core.memory_length is {c.memory_length} with network.core.compressed_slots "
-            "{c.compressed_slots}: blocks would be seen before they are whole; try {more}",
-            lambda c: COMPRESSION_RATE,
-        ),
-    )
 
     adaptive_span: bool = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
     """C, rows seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: no such rows."""
+
+    def misfits(self) -> Iterator[str]:
+        if self.compressed_slots and self.adaptive_span:
+            yield (
+                f"network.core.compressed_slots is {self.compressed_slots} with network.core.adaptive_span "
+                "true: spans end within the memory; try 0, or false"
+            )
+        if self.compressed_slots and self.memory_length < COMPRESSION_RATE:
+            yield (
+                f"network.core.memory_length is {self.memory_length} with network.core.compressed_slots "
+                f"{self.compressed_slots}: blocks would be seen before they are whole; try {COMPRESSION_RATE}"
+            )
 
     @property
     def trace_window(self) -> int | None:
@@ -176,22 +172,6 @@ class DTQN(_Transformer):
     made_by = "dtqn.networks.decoder:make_core"
     rounds = True
     is_windowed = True
-    read_if = (*_Transformer.read_if, ("share_gates", lambda core, run: core.gate != "residual"))
-    rules_of_run = (
-        misfit(
-            lambda c: c.replay.burn_in_length + c.replay.learn_length != c.network.core.context_length,
-            "replay.learn_length is {c.replay.learn_length} and replay.burn_in_length "
-            "{c.replay.burn_in_length}, but a window of network.core.context_length "
-            "{c.network.core.context_length} is both; try {more}",
-            lambda c: _parts_of_a_window(c.network.core.context_length, c.replay.learn_length),
-        ),
-        misfit(
-            lambda c: c.learner.n_step > c.network.core.context_length < c.most_rows,
-            "learner.n_step is {c.learner.n_step}, above network.core.context_length "
-            "{c.network.core.context_length}: no window holds all rows that are bootstrapped from; try "
-            "{c.network.core.context_length} or less",
-        ),
-    )
 
     context_length: int = Field(50, ge=1, le=1_000_000)
     """K, steps of the window that is re-read at each step, the present one among them."""
@@ -202,9 +182,24 @@ class DTQN(_Transformer):
     final_norm: bool = False
     """LayerNorm after the last layer too."""
 
-    @property
-    def has_sinusoids(self) -> bool:
-        return self.positions == "sinusoidal"
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        length, learned, before = self.context_length, run.replay.learn_length, run.replay.burn_in_length
+        if before + learned != length:
+            yield (
+                f"replay.learn_length is {learned} and replay.burn_in_length {before}, but a window of "
+                f"network.core.context_length {length} is both; try {min(learned, length)} and "
+                f"{max(0, length - learned)}"
+            )
+        if run.learner.n_step > length < run.most_rows:
+            yield (
+                f"learner.n_step is {run.learner.n_step}, above network.core.context_length {length}: "
+                f"no window holds all rows that are bootstrapped from; try {length} or less"
+            )
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        yield from super().unread_in(run)
+        if self.gate == "residual":
+            yield "share_gates"
 
     @property
     def trace_window(self) -> int | None:
@@ -213,11 +208,6 @@ class DTQN(_Transformer):
     @property
     def reach(self) -> int | None:
         return self.context_length - 1
-
-
-def _parts_of_a_window(context: int, learned: int) -> str:
-    """Its rows that are learned, and those before."""
-    return f"{min(learned, context)} and {max(0, context - learned)}"
 
 
 class _RNN(_Layers, _Gated):
@@ -232,8 +222,10 @@ class LSTM(_RNN):
     made_by = "dtqn.networks.rnn:make_lstm"
     rounds = True
     reads_parts = True
-    # DARQN's layer, the first, has none.
-    read_if = (("skip_connections", lambda core, run: core.num_layers > run.network.encoder.gives_parts),)
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        if self.num_layers <= run.network.encoder.gives_parts:  # DARQN's layer, the first, has none
+            yield "skip_connections"
 
 
 class GRU(_RNN):
@@ -287,9 +279,6 @@ class OwnCore(_Heads, _Memory, Own):
 
     @property
     def trace_window(self) -> int | None:
-        return None
-
-    def width_misfit(self, width: int) -> str | None:
         return None
 
 

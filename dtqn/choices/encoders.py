@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dtqn.settings.group import Member, Own, misfit
+from dtqn.settings.group import Member, Own
 from dtqn.settings.values import Choice
 
 
@@ -54,13 +55,13 @@ class DTQNEncoder(_Embedding):
     name: str = "dtqn"
     made_by = "dtqn.networks.dtqn_encoder:DTQNEncoder"
     initialised_by = "dtqn.networks.dtqn_encoder:initialise_as_dtqn"
-    rules_of_run = (
-        misfit(
-            lambda c: getattr(c.network.core, "initial_weights", "torch") != "torch",
-            "network.core.initial_weights is {c.network.core.initial_weights}, but network.encoder is dtqn, "
-            "whose initial values are its own; try torch",
-        ),
-    )
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        if (weights := getattr(run.network.core, "initial_weights", "torch")) != "torch":
+            yield (
+                f"network.core.initial_weights is {weights}, but network.encoder is dtqn, whose initial "
+                "values are its own; try torch"
+            )
 
 
 class PartsEncoder(_Rewarded, _Pictures):
@@ -69,13 +70,13 @@ class PartsEncoder(_Rewarded, _Pictures):
     name: str = "parts"
     made_by = "dtqn.networks.darqn:PartsEncoder"
     gives_parts = True
-    rules_of_run = (
-        misfit(
-            lambda c: not c.network.core.reads_parts,
-            "network.encoder is parts with network.core {c.network.core.name}, which attends to no parts; "
-            "try network.core lstm, or network.encoder default",
-        ),
-    )
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        if not run.network.core.reads_parts:
+            yield (
+                f"network.encoder is parts with network.core {run.network.core.name}, which attends to no "
+                "parts; try network.core lstm, or network.encoder default"
+            )
 
 
 class OwnEncoder(StepEncoder, Own):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dtqn.settings.group import Member, misfit
+from dtqn.settings.group import Member
 from dtqn.settings.values import Choice
 
 
@@ -39,19 +40,6 @@ class Rollouts(Batches):
 
     name: str = "rollout"
     from_replay = False
-    rules_of_run = (
-        misfit(
-            lambda c: c.network.core.is_windowed,
-            "learner.batches is rollout, but network.core is {c.network.core.name}, which reads a window for "
-            "each step and not a rollout once; try replay, or another core",
-        ),
-        misfit(
-            lambda c: c.actor.num_envs % c.learner.batches.minibatches,
-            "learner.batches.minibatches is {c.learner.batches.minibatches}, no divisor of actor.num_envs "
-            "{c.actor.num_envs}; try {more}",
-            lambda c: _divisor_below(c.actor.num_envs, c.learner.batches.minibatches),
-        ),
-    )
 
     length: int = Field(128, ge=1, le=1_000_000)
     """T, ticks of a rollout."""
@@ -63,27 +51,32 @@ class Rollouts(Batches):
     def steps_of_update(self, num_envs: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
 
-
-def _divisor_below(number: int, count: int) -> int:
-    """The divisor of `number` that comes nearest to `count` from below."""
-    return max(n for n in range(1, min(count, number) + 1) if number % n == 0)
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        count, copies = self.minibatches, run.actor.num_envs
+        if run.network.core.is_windowed:
+            yield (
+                f"learner.batches is rollout, but network.core is {run.network.core.name}, which reads a "
+                "window for each step and not a rollout once; try replay, or another core"
+            )
+        if copies % count:
+            fitting = max(n for n in range(1, min(count, copies) + 1) if copies % n == 0)
+            yield (
+                f"learner.batches.minibatches is {count}, no divisor of actor.num_envs {copies}; "
+                f"try {fitting}"
+            )
 
 
 BATCHES = Choice(Replayed, Rollouts)
 
 
-class Returns(Member):
-    """The target of a step, from rewards and bootstrap values."""
-
-
-class NStep(Returns):
+class NStep(Member):
     """An n-step return."""
 
     name: str = "n_step"
     made_by = "dtqn.learning.returns:NStep"
 
 
-class Peng(Returns):
+class Peng(Member):
     """Peng's Q(lambda), which goes on at every action."""
 
     name: str = "peng"
@@ -106,42 +99,34 @@ class Watkins(Peng):
 RETURNS = Choice(NStep, Peng, Watkins)
 
 
-class Bootstrap(Member):
-    """The policy whose value bootstraps a step."""
-
-
-class Greedy(Bootstrap):
+class Greedy(Member):
     """The best action (Q-learning)."""
 
     name: str = "greedy"
 
 
-class Munchausen(Bootstrap):
+class Munchausen(Member):
     """softmax(Q / tau), and a reward for likely actions (Vieillard et al. 2020)."""
 
     name: str = "munchausen"
-    rules_of_run = (
-        misfit(
-            lambda c: c.learner.value_rescaling,
-            "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be added "
-            "to rescaled values; try greedy, or false",
-        ),
-    )
 
     alpha: float = Field(0.9, ge=0, le=1)
     """Share of the log-policy in the reward."""
     temperature: float = Field(0.03, gt=0)
     """tau of the policy softmax(Q / tau)."""
 
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        if run.learner.value_rescaling:
+            yield (
+                "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be "
+                "added to rescaled values; try greedy, or false"
+            )
+
 
 BOOTSTRAPS = Choice(Greedy, Munchausen)
 
 
-class TargetUpdate(Member):
-    """How the target network follows the online one."""
-
-
-class Soft(TargetUpdate):
+class Soft(Member):
     """It moves a little at every update."""
 
     name: str = "soft"
@@ -150,7 +135,7 @@ class Soft(TargetUpdate):
     """Share of the online parameters in an update of the target network."""
 
 
-class Hard(TargetUpdate):
+class Hard(Member):
     """It becomes a copy every so often."""
 
     name: str = "hard"
@@ -159,7 +144,7 @@ class Hard(TargetUpdate):
     """Learner steps between updates of the target network."""
 
 
-class NoTarget(TargetUpdate):
+class NoTarget(Member):
     """There is none: the online network bootstraps itself."""
 
     name: str = "none"

@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 from pydantic import Field
 
-from dtqn.settings.group import Member, misfit
+from dtqn.settings.group import Member
 from dtqn.settings.values import Choice
 
 
-class Prediction(Member):
-    """The head's estimate of a return."""
-
-
-class Expectation(Prediction):
+class Expectation(Member):
     """Its mean."""
 
     name: str = "none"
     made_by = "dtqn.learning.predictions:Expectation"
 
 
-class Categorical(Prediction):
+class Categorical(Member):
     """Probabilities of atoms (C51)."""
 
     name: str = "categorical"
     made_by = "dtqn.learning.predictions:Categorical"
-    rules_of_group = (
-        misfit(
-            lambda c: c.v_min >= c.v_max,
-            "network.distribution.v_min is {c.v_min}, not below network.distribution.v_max {c.v_max}; "
-            "try {more}",
-            lambda c: c.v_max - 1,
-        ),
-    )
-    rules_of_run = (
-        misfit(
-            lambda c: (
-                not c.learner.value_rescaling and c.learner.reward_scale > _largest(c.network.distribution)
-            ),
-            "learner.reward_scale is {c.learner.reward_scale:g} with network.distribution.v_min "
-            "{c.network.distribution.v_min:g} and network.distribution.v_max "
-            "{c.network.distribution.v_max:g}: no atom is the return of a single reward of 1; "
-            "try network.distribution.v_max {more} and network.distribution.v_min -{more}",
-            lambda c: math.ceil(c.learner.reward_scale),
-        ),
-        misfit(
-            lambda c: c.learner.bootstrap.name == "munchausen",
-            "learner.bootstrap is munchausen with network.distribution categorical; try none",
-        ),
-    )
 
     num_atoms: int = Field(51, ge=2, le=1_000_000)
     """Atoms from `v_min` to `v_max`."""
@@ -58,9 +32,24 @@ class Categorical(Prediction):
     v_max: float = 10.0
     """The largest return an atom stands for, with `reward_scale` and value rescaling."""
 
+    def misfits(self) -> Iterator[str]:
+        if self.v_min >= self.v_max:
+            yield (
+                f"network.distribution.v_min is {self.v_min}, not below network.distribution.v_max "
+                f"{self.v_max}; try {self.v_max - 1}"
+            )
 
-def _largest(prediction: Categorical) -> float:
-    return max(abs(prediction.v_min), abs(prediction.v_max))
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        scale, largest = run.learner.reward_scale, max(abs(self.v_min), abs(self.v_max))
+        if not run.learner.value_rescaling and scale > largest:
+            yield (
+                f"learner.reward_scale is {scale:g} with network.distribution.v_min {self.v_min:g} and "
+                f"network.distribution.v_max {self.v_max:g}: no atom is the return of a single reward of 1; "
+                f"try network.distribution.v_max {math.ceil(scale)} and network.distribution.v_min "
+                f"-{math.ceil(scale)}"
+            )
+        if run.learner.bootstrap.name == "munchausen":
+            yield "learner.bootstrap is munchausen with network.distribution categorical; try none"
 
 
 PREDICTIONS = Choice(Expectation, Categorical)

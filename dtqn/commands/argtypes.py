@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from dtqn.settings.values import legal, read
 from dtqn.training.directory import trained_at
 
 
@@ -22,41 +24,25 @@ def trained(text: str) -> Path:
     return trained_at(path(text))
 
 
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _real(text: str) -> float:
-    return float(text) if is_number(text) else nan
-
-
-def _integer(text: str) -> float:
-    """The exact one, however long, or that of a form such as 1e3."""
-    try:
-        return int(text)
-    except ValueError:
-        number = _real(text)
-        return int(number) if number.is_integer() else nan
-
-
-def _kind(right: str, is_right: Callable[[float], bool], read: Callable[[str], float] = _real) -> Any:
-    """The kind of numbers that are `right`, in words; nan, which `read` makes of other texts, is not."""
+def _kind(number: type[int] | type[float], **limits: Any) -> Any:
+    """The kind of numbers within the limits, read as settings are."""
+    annotated: Any = Annotated[number, Field(**limits, allow_inf_nan=False)]
+    field, adapter = FieldInfo.from_annotation(annotated), TypeAdapter[float](annotated)
 
     def kind(text: str) -> float:
-        number = read(text)
-        if not is_right(number):
-            raise argparse.ArgumentTypeError(f"{text} must be {right}")
-        return number
+        try:
+            return adapter.validate_python(read(text, field))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text} must be {legal(field, text)}") from None
 
     return kind
 
 
-natural = _kind("an integer of at least 0", lambda x: x >= 0, _integer)
-positive = _kind("an integer of at least 1", lambda x: x >= 1, _integer)
-several = _kind("an integer of at least 2", lambda x: x >= 2, _integer)
-probability = _kind("a number between 0 and 1", lambda x: 0 <= x <= 1)
-seconds = _kind("a number from 0 to 3600", lambda x: 0 <= x <= 3600)
+natural = _kind(int, ge=0)
+positive = _kind(int, ge=1)
+several = _kind(int, ge=2)
+# A seed given as a number of seeds would be planned for minutes.
+num_seeds = _kind(int, ge=1, le=10_000)
+share = _kind(float, gt=0, le=1)
+probability = _kind(float, ge=0, le=1)
+seconds = _kind(float, ge=0, le=3600)

@@ -15,22 +15,20 @@ from dtqn.settings.record_files import SUFFIX
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compare agents on the same tasks and seeds."""
-    description = "Compare agents on the same tasks and seeds; what has been trained is not trained again."
-    parser = Parser("compare", arguments, "--agents A,B,...", description)
+    """Compare agents on the same tasks and seeds; what has been trained is not trained again."""
+    parser = Parser("compare", arguments, "--agents A,B,...", compare.__doc__)
     parser.add_options(options.Comparison)
     run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
     given = parser.read()
-    from dtqn.experiments import compare
+    from dtqn.experiments import compare as table
 
-    return compare.asked(given, f"{program()} compare {shlex.join(arguments)}")[0]
+    return table.asked(given, f"{program()} compare {shlex.join(arguments)}")[0]
 
 
 def records(arguments: Sequence[str]) -> int:
-    """Bring a file of records into order."""
-    description = "Sort a file of records, as after a merge, so that each record is there once."
-    parser = Parser("records", arguments, "FILE", description)
+    """Sort a file of records, as after a merge, so that each record is there once."""
+    parser = Parser("records", arguments, "FILE", records.__doc__)
     option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
     given = parser.read()
     file: Path = given["file"]
@@ -43,13 +41,12 @@ def records(arguments: Sequence[str]) -> int:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """Search settings as a file says."""
-    description = "Search settings as a W&B sweep file says; the same command goes on after a kill."
-    parser = Parser("sweep", arguments, "FILE [--jobs N]", description)
+    """Search settings as a W&B sweep file says; the same command goes on after a kill."""
+    parser = Parser("sweep", arguments, "FILE [--jobs N]", sweep.__doc__)
     parser.add_options(options.Sweep)
     option(parser, "file FILE", "such as configs/sweeps/learning-rate.yaml", argtypes.path)
     parser.add_settings(lambda _: True, parser.add_argument_group("settings of all runs"))
     given = parser.read()
-    from dtqn.experiments import sweep
+    from dtqn.experiments import sweep as search
 
-    return sweep.asked(given.pop("file"), given)[0]
+    return search.asked(given.pop("file"), given)[0]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, get_args
 
-from dtqn.commands import argtypes
+from pydantic.fields import FieldInfo
+
 from dtqn.program import program
 from dtqn.settings import gone, trust
 from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
 from dtqn.settings.group import Group
 from dtqn.settings.values import legal, nearest
+from dtqn.text import columns
 
 HELPED = {
     *("env", "agent", "seed", "total_env_steps", "threads", "evaluator", "device", "wandb"),
     *("network.core.memory_length", "learner.learning_rate", "learner.batches.env_steps_per_update"),
     *("replay.learn_length", "actor.num_envs"),
 }
-"""The settings that `--help` shows; `--help-all` shows all."""
+"""The settings that `--help` shows; `--help-all` lists all."""
+_WIDTH = 80
+"""Columns of the list of all settings."""
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -33,16 +39,25 @@ class _Formatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
+class _List(argparse.Action):
+    """`--help-all`: its constant are the names of settings."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print("\n".join(listing(self.const)))
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """argparse without guessing: names in full, dash and underscore alike, mistakes as `ConfigError`."""
 
     def __init__(
-        self, command: str, arguments: Sequence[str], takes: str, description: str, epilog: str | None = None
+        self, command: str, arguments: Sequence[str], takes: str, about: str | None, epilog: str | None = None
     ) -> None:
         """
         Args:
-            arguments: what is to be read; `--help-all` among them makes every setting visible.
+            arguments: what is to be read.
             takes: what follows the command, before its options.
+            about: the docstring of the function that runs it.
         """
         prog = f"{program()} {command}".rstrip()
         super().__init__(
@@ -50,12 +65,11 @@ class Parser(argparse.ArgumentParser):
             usage=" ".join(f"{prog} {takes} [--option value ...]".split()),
             allow_abbrev=False,
             formatter_class=_Formatter,
-            description=description,
+            description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
         option(self, trust.OPTION, "run code that a file names, be it a stranger's")  # `dtqn.cli` reads it
         self._given = list(arguments)
-        self._shows_all = "help_all" in map(plain, arguments)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message)
@@ -80,45 +94,37 @@ class Parser(argparse.ArgumentParser):
                     hint = gone.hint(name.lstrip("-")) or near
                     raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
                 argument = declared[plain(name)] + equals + value
-            elif (
-                result
-                and result[-1].startswith("--")
-                and "=" not in result[-1]
-                and argtypes.is_number(argument)
-            ):
+            elif result and re.match("--[^=]+$", result[-1]) and re.match(r"-(\.?\d|inf)", argument):
                 result[-1] += "=" + argument
                 continue
             result.append(argument)
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a mapping, an old one, or one that `--slurm.NAME` stands for."""
+        """An option for a name within a mapping, or an old one."""
         name = spelled(option.lstrip("-"))
-        setting, group = setting_of(name), name.partition(".")[0]
-        is_old = setting in gone.MOVED and "network.core" in declared
-        holds = is_old or setting in declared or f"{group}.NAME" in declared
-        if holds and plain(option) not in declared:
+        is_old = setting_of(name) in gone.MOVED and "network.core" in declared
+        if (is_old or setting_of(name) in declared) and plain(option) not in declared:
             self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             declared[plain(option)] = f"--{name}"
 
     def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
         """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
         names = [name for name in fields_of() if wanted(name)]
-        hidden = len(set(names) - HELPED)
-        (top or self).add_argument("--help-all", action="help", help=f"show {hidden} more settings")
+        text = f"list all {len(names)} settings, a line each"
+        listed: dict[str, Any] = {"nargs": 0, "const": names, "default": argparse.SUPPRESS}
+        (top or self).add_argument("--help-all", action=_List, help=text, **listed)
         groups = {"": top}
         for name in names:
-            group, _, leaf = name.partition(".")
-            group = group if leaf else ""
+            group = name.partition(".")[0] if "." in name else ""
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
-            shown = self._shows_all or name in HELPED
             (groups[group] or self).add_argument(
                 f"--{name}" if group else f"--{name.replace('_', '-')}",
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",
-                help=_help(fields_of()[name], having(name)) if shown else argparse.SUPPRESS,
+                help=told(name).replace("%", "%%") if name in HELPED else argparse.SUPPRESS,
             )
 
     def add_options(self, options: type[Group]) -> None:
@@ -132,21 +138,49 @@ class Parser(argparse.ArgumentParser):
                 default=argparse.SUPPRESS,
                 metavar="X",
                 required=field.is_required(),
-                help=_help(field),
+                help=_told(field).replace("%", "%%"),
                 **more,
             )
 
 
-def _help(field: Any, of: Sequence[str] = ()) -> str:
-    """`of`: those that have the setting."""
+def told(name: str) -> str:
+    """All about a setting: what it does, its legal values, its default, and what has it."""
+    return _told(fields_of()[name], having(name))
+
+
+def _told(field: FieldInfo, of: Sequence[str] = ()) -> str:
+    notes = [legal(field), *([] if field.is_required() else [f"default {_default(field)}"])]
+    notes += [f"of {', '.join(of)}"] if of else []
+    return f"{_description(field)} [{'; '.join(notes)}]"
+
+
+def _description(field: FieldInfo) -> str:
+    return (field.description or "").replace("None", "none")  # as it is typed
+
+
+def _default(field: FieldInfo) -> str:
     usual = getattr(field.default, "name", field.default)
-    notes = [legal(field)]
-    if not field.is_required():
-        notes.append(f"default {'none' if usual is None else str(usual).lower()}")
-    if of:
-        notes.append(f"of {', '.join(of)}")
-    text = (field.description or "").replace("None", "none")  # as it is typed
-    return f"{text} [{'; '.join(notes)}]".replace("%", "%%")
+    return "none" if usual is None else str(usual).lower()
+
+
+def listing(names: Sequence[str]) -> list[str]:
+    """A line for each setting, below the beginning of its name; the last one says how to see all about it."""
+    groups: dict[str, list[list[str]]] = {}
+    for name in names:
+        group, dot, leaf = name.rpartition(".")
+        field = fields_of()[name]
+        row = [f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}", _default(field), _description(field)]
+        groups.setdefault(f"--{group}{dot}NAME", []).append(row)
+    lines = []
+    for group, rows in groups.items():
+        room = _WIDTH - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+        lines += [group, *columns([[*row[:2], _first_clause(row[2], room)] for row in rows])]
+    return [*lines, f"All about those with WORD in their names: {program()} settings WORD"]
+
+
+def _first_clause(text: str, room: int) -> str:
+    clause = re.split(r"(?<!et al)[;.](?:\s|$)", " ".join(text.split()))[0]
+    return textwrap.shorten(clause, room, placeholder="…").replace(",…", "…")
 
 
 def plain(word: str) -> str:

@@ -1,29 +1,50 @@
-"""`settings`: rewrite a file by today's names."""
+"""`settings`: all about some settings; and a file of settings by today's names."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from dtqn.commands import argtypes
-from dtqn.commands.parser import Parser, option
+from dtqn.commands.parser import Parser, listing, option, told
 from dtqn.files import write_whole
-from dtqn.settings.config import ConfigError
+from dtqn.settings.config import ConfigError, fields_of, spelled, wrong
 from dtqn.settings.layers import read_yaml, yaml_of
 from dtqn.settings.update import updated
+from dtqn.settings.values import nearest
 from dtqn.training.directory import file_errors
-
-_DESCRIPTION = """\
-Rewrite a YAML file of settings, a suite or a sweep by today's names of settings, and say what has moved.
-Its comments are lost."""
 
 
 def settings(arguments: Sequence[str]) -> int:
-    """Bring a file of settings up to date."""
-    parser = Parser("settings", arguments, "--update FILE", _DESCRIPTION)
-    option(parser, "--update FILE", "the file", argtypes.path)
-    file = parser.read()["update"]
-    if file is None:
-        raise ConfigError("--update is missing: it is the file to rewrite")
+    """Tell all about the settings with WORD in their names; without it they are listed, a line each. Or
+    rewrite a YAML file of settings, a suite or a sweep by today's names, and say what has moved; its comments
+    are lost."""
+    parser = Parser("settings", arguments, "[WORD]", settings.__doc__)
+    option(parser, "word WORD", "a part of a setting's name, such as core.memory", nargs="?")
+    option(parser, "--update FILE", "the file to rewrite", argtypes.path)
+    given = parser.read()
+    if given["update"] is not None:
+        if given["word"] is not None:
+            raise wrong("WORD", given["word"], "leave it out with --update")
+        return _update(given["update"])
+    print("\n".join(listing(list(fields_of())) if given["word"] is None else _about(given["word"])))
+    return 0
+
+
+def _about(word: str) -> list[str]:
+    names = [name for name in fields_of() if spelled(word) in name]
+    if not names:
+        raise wrong("WORD", word, f"no setting has it in its name{nearest(word, fields_of())}")
+    indent = " " * 4
+    return [
+        line
+        for name in names
+        for line in (name, *textwrap.wrap(told(name), 80, initial_indent=indent, subsequent_indent=indent))
+    ]
+
+
+def _update(file: Path) -> int:
     try:
         content, moved = updated(read_yaml(file))
     except ConfigError as error:

@@ -16,7 +16,7 @@ from dtqn.text import columns, shortened, terminal_width
 
 def list_tasks(arguments: Sequence[str]) -> int:
     """List the tasks, or show one."""
-    parser = Parser("envs", arguments, "[WORD]", "List the tasks, or show one.")
+    parser = Parser("envs", arguments, "[WORD]", list_tasks.__doc__)
     option(parser, "word WORD", "list those with it in their names, texts or sources", nargs="?")
     option(parser, "--env X", "show this task")
     picture = "write a picture of it; .png: the first state, .gif: a random episode"

@@ -28,7 +28,7 @@ commands:
   records FILE    sort a file of records, as after a merge
   sweep FILE      search settings as a W&B sweep file says; needs no account
   envs [WORD]     list the tasks, or show one
-  settings        rewrite a file of settings by today's names
+  settings [WORD] tell about settings, or rewrite a file by today's names
 """
 _RESUME = """go on with the run in this directory; auto: go on with the run of these very settings, in
 <runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it"""

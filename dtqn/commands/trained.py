@@ -29,9 +29,8 @@ _SHOWN = 6
 
 
 def list_runs(arguments: Sequence[str]) -> int:
-    """List the runs in a folder."""
-    description = "List the runs in a folder: state, last evaluation, how to go on."
-    parser = Parser("runs", arguments, "[DIR]", description)
+    """List the runs in a folder: state, last evaluation, how to go on."""
+    parser = Parser("runs", arguments, "[DIR]", list_runs.__doc__)
     option(parser, "folder DIR", "searched with all folders below", argtypes.path, Path("runs"), nargs="?")
     option(parser, "--json", "print one JSON object")
     given = parser.read()
@@ -48,7 +47,7 @@ def list_runs(arguments: Sequence[str]) -> int:
 
 def evaluate(arguments: Sequence[str]) -> int:
     """Evaluate the weights of a run."""
-    parser = Parser("eval", arguments, "RUN_DIR", "Evaluate the weights of a run.")
+    parser = Parser("eval", arguments, "RUN_DIR", evaluate.__doc__)
     _add_played(parser, 500)
     chance = "share of random actions; default that of the run's evaluations, mostly 0: greedy"
     option(parser, "--epsilon E", chance, argtypes.probability)
@@ -91,10 +90,9 @@ def _stdout_of(json_alone: bool) -> Iterator[None]:
 
 
 def debug(arguments: Sequence[str]) -> int:
-    """Say what the decisions of a trained agent depend on; 1 where a contract is broken."""
-    description = """Say what the decisions of a trained agent depend on, and whether it uses its memory.
-The exit code is 1 where a contract between acting and learning is broken."""
-    parser = Parser("debug", arguments, "RUN_DIR", description)
+    """Say what the decisions of a trained agent depend on, and whether it uses its memory.
+    The exit code is 1 where a contract between acting and learning is broken."""
+    parser = Parser("debug", arguments, "RUN_DIR", debug.__doc__)
     _add_played(parser, 100)
     replacements = f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}"
     option(parser, "--replacements M", replacements, argtypes.positive)
@@ -111,26 +109,26 @@ The exit code is 1 where a contract between acting and learning is broken."""
         raise wrong("--episodes", episodes, f"it must be {least}")
     with _stdout_of(given["json"]):
         _run_of(given)
-        from dtqn.inspection import debug, trials
+        from dtqn.inspection import debug as debugger
+        from dtqn.inspection import trials
 
         out = given["out"] or pages_of(directory.path) / "debug"
         rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
         asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals)
-        found = debug.debug(directory, asked, out)
+        found = debugger.debug(directory, asked, out)
         for one in (directory, *map(RunDir, rivals)):
             _warn(one, one.read_config())
     if given["json"]:
         print((out / "debug.json").read_text(), end="")
     else:
-        print("\n".join(debug.lines(found, out, terminal_width(sys.stdout))))
+        print("\n".join(debugger.lines(found, out, terminal_width(sys.stdout))))
     return int(not all(check.holds for check in found["contracts"]))
 
 
 def watch(arguments: Sequence[str]) -> int:
-    """Show episodes of a trained agent."""
-    description = """Show greedy episodes of a trained agent step by step: the task's picture, Q-values,
-action, reward, and how much each decision depends on past steps; a line a step without a terminal."""
-    parser = Parser("watch", arguments, "RUN_DIR", description)
+    """Show greedy episodes of a trained agent step by step: the task's picture, Q-values, action, reward,
+    and how much each decision depends on past steps; a line a step without a terminal."""
+    parser = Parser("watch", arguments, "RUN_DIR", watch.__doc__)
     _add_played(parser, 1)
     option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
     option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
@@ -138,19 +136,19 @@ action, reward, and how much each decision depends on past steps; a line a step 
     directory, config = _run_of(given)
     if given["gif"] is not None and given["gif"].suffix != ".gif":
         raise wrong("--gif", given["gif"], "its name must end in .gif")
-    from dtqn.inspection import recorder, watch
+    from dtqn.inspection import recorder
+    from dtqn.inspection import watch as player
 
     _warn(directory, config)
     run = recorder.load(directory, given["checkpoint"], given["episodes"], given["seed"])
-    watch.watch(run, given["delay"], given["gif"], sys.stdout)
+    player.watch(run, given["delay"], given["gif"], sys.stdout)
     return 0
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Write a page about runs."""
-    description = """Write one HTML file about trained runs: episodes to step through, what each decision
-depends on, a table and a curve. It needs no network."""
-    parser = Parser("report", arguments, "RUN_DIR ...", description)
+    """Write one HTML file about trained runs: episodes to step through, what each decision depends on, a
+    table and a curve. It needs no network."""
+    parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
     option(parser, "paths RUN_DIR", kind=argtypes.trained, nargs="+")
     where = "the page; default report.html in RUN_DIR, or beside several runs"
     option(parser, "--out FILE", where, argtypes.path)
@@ -168,20 +166,19 @@ depends on, a table and a curve. It needs no network."""
     layers = environment_layer(os.environ)
     layers += [Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
     mode = build(layers).wandb if layers else None
-    from dtqn.inspection import report
+    from dtqn.inspection import report as page
 
-    asked = report.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
-    file, problems = report.report(given["paths"], asked, given["out"], mode, print)
+    asked = page.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
+    file, problems = page.report(given["paths"], asked, given["out"], mode, print)
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
-    print(report.told(file))
+    print(page.told(file))
     return 0
 
 
 def export(arguments: Sequence[str]) -> int:
-    """Write a trained agent for others."""
-    description = "Write a trained agent for others: weights, settings, a model card and a certificate."
-    parser = Parser("export", arguments, "RUN_DIR --to DIR", description)
+    """Write a trained agent for others: weights, settings, a model card and a certificate."""
+    parser = Parser("export", arguments, "RUN_DIR --to DIR", export.__doc__)
     option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
     option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
     option(parser, "--episodes N", "for its score", argtypes.positive, 500)
@@ -200,22 +197,21 @@ def export(arguments: Sequence[str]) -> int:
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """Say whether an exported agent is what its certificate claims; 1 where it is not."""
-    description = """Say whether an exported agent is what its certificate claims: its files, and its score,
-for which its episodes are played again. The exit code is 1 where one differs."""
-    parser = Parser("verify", arguments, "DIR", description)
+    """Say whether an exported agent is what its certificate claims: its files, and its score, for which its
+    episodes are played again. The exit code is 1 where one differs."""
+    parser = Parser("verify", arguments, "DIR", verify.__doc__)
     option(parser, "run_dir DIR", kind=argtypes.trained)
     option(parser, "--episodes N", "play so many, 0 for none; default the certificate's", argtypes.natural)
     option(parser, "--seed N", "seed of these; default the certificate's", argtypes.natural)
     given = parser.read()
     directory, _ = _run_of(given)
-    from dtqn.export import verify
+    from dtqn.export import verify as certificate
 
     differs = False
-    for found in verify.verify(directory, given["episodes"], given["seed"]):
+    for found in certificate.verify(directory, given["episodes"], given["seed"]):
         what, because = one_line(found.what), one_line(found.because, 1000)  # names of a stranger's files
         print(f"{what:<18}  {found.answer:<11}  {because}", flush=True)
-        differs |= found.answer == verify.DIFFERS
+        differs |= found.answer == certificate.DIFFERS
     return int(differs)
 
 

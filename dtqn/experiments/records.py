@@ -30,9 +30,9 @@ from pydantic import (
 from dtqn.experiments.scores import LAST, SUCCESS, first_solved, shows
 from dtqn.files import append_line, locked, write_whole
 from dtqn.settings import record_files
-from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.config import Config, ConfigError, leaves, wrong
 from dtqn.settings.faults import first_fault
-from dtqn.settings.layers import flat, merge, nested, of_today, without
+from dtqn.settings.layers import nested, of_today
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
@@ -155,6 +155,11 @@ class Record(BaseModel):
             raise ValueError("settings_hash is not that of its settings")
         return self
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """All that it tells of its settings, by dotted name."""
+        return dict(leaves(self.defaults)) | dict(leaves(self.settings))
+
     @functools.cached_property
     def apart(self) -> dict[str, Any]:
         """What its settings mean today, whatever the defaults were, and without what has gone.
@@ -162,10 +167,10 @@ class Record(BaseModel):
         A run with what has gone keeps that, so it is none of today. Of an early record, which does not tell
         the defaults, all that differed from these.
         """
-        settings = merge(self.defaults, self.settings)
+        settings = self.told
         with contextlib.suppress(ConfigError):
             settings = of_today(settings, "")
-        decisive = _decisive(dict(flat(settings)))
+        decisive = _decisive(settings)
         return apart(decisive) if self.defaults else decisive
 
     @functools.cached_property
@@ -201,12 +206,13 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
     """
     evaluations = [row for row in rows if is_evaluation(row)]
     tallies = [row for row in rows if row.get("train/episodes") is not None]
-    settings, most = deciding_settings(config), _MOST_EVALUATIONS
+    lasting, most = lasting_settings(resolved(config)), _MOST_EVALUATIONS
+    usual = {name: value for name, value in lasting.items() if name not in apart(lasting)}
     known = {
         **{name: getattr(config, name) for name in ("env", "agent", "seed")},
         "settings_hash": config_hash(config),
-        "settings": settings,
-        "defaults": without(nested(lasting_settings(resolved(config))), settings),
+        "settings": deciding_settings(config),
+        "defaults": nested(usual),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
         "training": _columns(_tallies(tallies), _TRAINING),
@@ -421,7 +427,7 @@ def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
 
 def _differences(record: Record, config: Config) -> str:
     """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
-    told = changed_settings(merge(record.defaults, record.settings), config)
+    told = changed_settings(record.told, config)
     told += [f"{name}, which is no setting here" for name in record.apart if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     apart = one_line(", ".join([*told[:3], *more]), 500)

@@ -179,7 +179,7 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
     for task in suite.tasks if suite is not None else ():
-        if any(layers.has_setting(layer.values, setting) for layer in (*task.settings, *task.budget)):
+        if any(setting in layer.values for layer in (*task.settings, *task.budget)):
             raise wrong("--search", text, f"the suite sets {setting} for all agents")
     return Search(setting, values, tuple(agents))
 
@@ -207,14 +207,14 @@ def note(search: Search, findings: Sequence[Finding]) -> str:
 def chosen_yaml(search: Search, findings: Sequence[Finding], file: Path | None) -> str:
     """What was chosen as a file for `--config`, on top of what the present one holds."""
     given = presets.Shared.of_file(file) if file is not None else presets.Shared(layers.Layer(None, {}), {})
-    singles = {name: layer.values for name, layer in given.by_agent.items()}
+    singles = {name: dict(layer.values) for name, layer in given.by_agent.items()}
     for finding in findings:
         if finding.chosen is not None:
-            values = layers.nested({search.setting: yaml_file.parse(finding.chosen)})
-            singles[finding.agent] = layers.merge(singles.get(finding.agent, {}), values)
+            singles.setdefault(finding.agent, {})[search.setting] = yaml_file.parse(finding.chosen)
     lines = [f"# Chosen by a search of {search.setting}: {', '.join(search.values)}."]
     lines += [f"# {each.agent}: {each.told}." for each in findings if each.lacking]
-    content = dict(given.layer.values) | ({"agents": singles} if singles else {})
+    own = {name: layers.nested(values) for name, values in singles.items()}
+    content = layers.nested(given.layer.values) | ({"agents": own} if own else {})
     return "\n".join(lines) + "\n" + layers.yaml_of(content)
 
 

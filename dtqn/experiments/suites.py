@@ -15,9 +15,9 @@ from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, Validatio
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Part, Score
 from dtqn.settings import gone
-from dtqn.settings.config import Config, ConfigError, fields_of
+from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
 from dtqn.settings.faults import first_fault
-from dtqn.settings.layers import CONFIGS, Layer, build, check_code, merge, nested, read_yaml, without
+from dtqn.settings.layers import CONFIGS, Layer, build, check_code, flat, read_yaml
 from dtqn.settings.values import nearest, shown
 from dtqn.text import number
 
@@ -27,8 +27,8 @@ _NOT_THE_SUITES = ("env", "agent", "seed", "total_env_steps")
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of agents, by group."""
-    values = nested(settings)
+    """Settings of agents, by dotted name."""
+    values = flat(settings)
     for name in _NOT_THE_SUITES:
         if name in values:
             raise ValueError(f"{name} is {values[name]}: leave it out; it is no agent's setting")
@@ -63,11 +63,9 @@ class _OfAgents(Part):
     """settings of all agents as shares of env_steps, such as warmup_env_steps: 0.02"""
 
     def parts_of(self, env_steps: int) -> dict[str, Any]:
-        """The settings that are shares of so many env steps, by group."""
+        """The settings that are shares of so many env steps, by dotted name."""
         shares = {name: share * env_steps for name, share in self.shares_of_budget.items()}
-        return nested(
-            {name: value if float in _kinds(name) else round(value) for name, value in shares.items()}
-        )
+        return {name: value if float in _kinds(name) else round(value) for name, value in shares.items()}
 
 
 class TaskEntry(_OfAgents):
@@ -277,10 +275,10 @@ class Suite(NamedTuple):
         changes = {
             "total_env_steps": total,
             "warmup_env_steps": round(config.warmup * self.share),
-            "actor": {"epsilon_anneal_env_steps": round(config.actor.epsilon_anneal_env_steps * self.share)},
-            "evaluation": {"period": period},
+            "actor.epsilon_anneal_env_steps": round(config.actor.epsilon_anneal_env_steps * self.share),
+            "evaluation.period": period,
         }
-        return build([Layer("--budget-share", merge(config.model_dump(), changes), is_typed=True)])
+        return build([Layer("--budget-share", settings_of(config) | changes, is_typed=True)])
 
 
 _FOLDER = CONFIGS / "suites"
@@ -335,7 +333,8 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
         check_code([Layer(source, {"env": name})])
         env_steps = entry.env_steps + entry.env_steps_per_n * (n or 0)
         # A task's own settings lie over the shares of all tasks.
-        shares = without(file.parts_of(env_steps), entry.settings), entry.parts_of(env_steps)
+        of_all = {x: y for x, y in file.parts_of(env_steps).items() if x not in entry.settings}
+        shares = of_all, entry.parts_of(env_steps)
         tasks.append(
             SuiteTask(
                 name,

@@ -29,7 +29,7 @@ from dtqn.files import replacing, write_whole
 from dtqn.program import program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
-from dtqn.settings.layers import Layer, nested, to_yaml
+from dtqn.settings.layers import Layer, flat, to_yaml
 from dtqn.settings.task import task_of
 from dtqn.text import columns, counted, terminal_width
 from dtqn.training import objects
@@ -269,7 +269,7 @@ def _resolved(
 ) -> Config:
     from dtqn.training import preflight
 
-    choice = Layer(str(file.path), nested(parameters))
+    choice = Layer(str(file.path), flat(parameters))
     config = objects.settled(presets.resolve(own.config, given, os.environ, below=[choice]), own.jobs)
     config = config.settled(free_cores=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)

@@ -87,7 +87,7 @@ def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_trace
     Row 0 is never bootstrapped from, but its values say which policy took the sequence's first step (the
     bonus of Munchausen) and how large values are (Watkins' tolerance). The online network's are those of the
     first pass. A target network has no such pass: the values of row 1 stand in their place, and settings that
-    would read them are refused (`rules`).
+    would read them are refused (`LearnerConfig.misfits`).
     """
     # The last row has no TD error, and nothing else needs its value in this pass.
     output, trace = online.learn_values(batch._replace(learn_rows=batch.learn_rows - 1), want_trace)

@@ -1,81 +1,51 @@
 """The settings of a run, resolved, and each of them by its dotted name.
 
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. The files
-`network`, `learner_and_replay` and `run` state each one's default, unit and legal range, and `envs.options`
+`agent` and `run` state each one's default, unit and legal range, and `envs.options`
 those of a task. Some of them are choices: `network.core` names one of several things, which have settings of
-their own, such as `network.core.memory_length` (`dtqn.choices`). `rules` says which do not go together.
+their own, such as `network.core.memory_length` (`dtqn.choices`). Each group says which do not go together.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dtqn.settings import gone, group, rules, values
-from dtqn.settings.group import ConfigError as ConfigError
-from dtqn.settings.group import MisfitError as MisfitError
-from dtqn.settings.group import wrong as wrong
-from dtqn.settings.learner_and_replay import LearnerConfig as LearnerConfig
-from dtqn.settings.learner_and_replay import ReplayConfig as ReplayConfig
-from dtqn.settings.network import NetworkConfig as NetworkConfig
-from dtqn.settings.run import SETTLED as SETTLED
-from dtqn.settings.run import ActorConfig as ActorConfig
-from dtqn.settings.run import RunConfig
-from dtqn.settings.run import TaskConfig as TaskConfig
+from dtqn.settings import gone, group, values
+from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
+from dtqn.settings.group import ConfigError, MisfitError, wrong
+from dtqn.settings.run import SETTLED, ActorConfig, Config, TaskConfig
+
+__all__ = ["SETTLED", "ActorConfig", "Config", "ConfigError", "LearnerConfig", "MisfitError"]
+__all__ += ["NetworkConfig", "ReplayConfig", "TaskConfig", "wrong"]
 
 
-class Config(RunConfig):
-    """One run, resolved."""
-
-    @model_validator(mode="after")
-    def _parts_go_together(self) -> Config:
-        group.check(rules.RUN, self)
-        for _, part in parts(self):
-            group.check(part.rules_of_run, self)
-        return self
-
-    @property
-    def records_graphs(self) -> bool:
-        """Whether acting and updates are recorded as CUDA graphs, if they are on a GPU."""
-        return rules.is_recordable(self) if self.cuda_graphs == "auto" else self.cuda_graphs
-
-    def unread(self) -> list[str]:
-        """Settings that were changed from their default and that nothing reads, given the others."""
-        ignored = {
-            f"{prefix}{name}"
-            for prefix, part in parts(self)
-            for names, is_read in part.read_if
-            if not is_read(part, self)
-            for name in names.split()
-        }
-        fields, here = fields_of(), settings_of(self)
-        return [name for name in here if name in ignored and here[name] != fields[name].default]
-
-
-def parts(whole: group.Group, prefix: str = "") -> Iterator[tuple[str, group.Group]]:
-    """A group, and those in it, each with the beginning of the names of its settings."""
-    yield prefix, whole
-    for name, value in whole:
-        if isinstance(value, group.Group):
-            yield from parts(value, f"{prefix}{name}.")
-
-
-def settings_of(whole: group.Group, prefix: str = "") -> dict[str, Any]:
+def settings_of(config: Config) -> dict[str, Any]:
     """Dotted name -> value of all that a run has set; of a choice its name and the chosen one's settings."""
-    found: dict[str, Any] = {}
-    for name, value in whole:
-        if isinstance(value, group.Member):
-            found[prefix + name] = value.name
-        if isinstance(value, group.Group):
-            found |= settings_of(value, f"{prefix}{name}.")
-        elif not (name == "name" and isinstance(whole, group.Member)):
-            found[prefix + name] = value
-    return found
+    return dict(leaves(config.model_dump()))
+
+
+def leaves(values: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names, with underscores for dashes, and values, be they nested or not.
+
+    A mapping that is itself the value of a setting stays as it is. What a choice names stands in its group
+    under `name`: `network: {core: {name: lstm}}`.
+    """
+    for key, value in values.items():
+        name = spelled(group + str(key))
+        is_group = setting_of(name) is None or name in choices_of()
+        if isinstance(value, Mapping) and value and is_group:
+            yield from leaves(value, f"{name}.")
+        elif not ((name in GROUPS and value in (None, {})) or (name in choices_of() and value == {})):
+            yield name, value  # others are groups all of whose lines are commented out
+
+
+GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
 @functools.cache
@@ -89,7 +59,7 @@ def fields_of(model: type[BaseModel] = Config, prefix: str = "") -> Mapping[str,
         inner: list[Any] = []
         if choice := values.mark_of(field, values.Choice):
             leaves[prefix + name] = field
-            inner = list(choice.members)
+            inner = list(choice.by_name.values())
         elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             inner = [field.annotation]
         elif not (name == "name" and issubclass(model, group.Member)):
@@ -111,7 +81,8 @@ def choices_of() -> Mapping[str, values.Choice]:
 def having(name: str) -> list[str]:
     """What a setting is of, by the names that its choice takes; empty where it is of no choice."""
     choice, _, setting = name.rpartition(".")
-    return choices_of()[choice].having(setting) if choice in choices_of() else []
+    members = choices_of()[choice].by_name if choice in choices_of() else {}
+    return [name for name, member in members.items() if setting in member.model_fields]
 
 
 def spelled(name: str) -> str:
@@ -131,17 +102,13 @@ def setting_of(name: str) -> str | None:
 
     None where there is no such setting, and was none under a name of earlier versions.
     """
-    fields = fields_of()
-    if name in fields or name in gone.MOVED:
+    if name in fields_of() or name in gone.MOVED:
         return name
-    mappings = [x for x, field in fields.items() if values.is_mapping(field)] + [gone.KWARGS]
-    within = (x for x in mappings if name.startswith(f"{x}."))
+    within = (x for x in mappings() if name.startswith(f"{x}."))
     return next(within, None) if all(name.split(".")) else None
 
 
-def value_of(config: Config, name: str) -> Any:
-    """The value of a setting by its dotted name."""
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value.name if isinstance(value, group.Member) else value
+@functools.cache
+def mappings() -> Sequence[str]:
+    """The settings that are mappings, and one of earlier versions."""
+    return [*(name for name, field in fields_of().items() if values.is_mapping(field)), gone.KWARGS]

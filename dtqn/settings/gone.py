@@ -81,18 +81,10 @@ def _is_true(value: Any) -> bool:
     return str(value).lower() == "true"
 
 
-def _parts(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"network.encoder": "parts"} if _is_true(value) else {}
-
-
 def _initial_weights(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Where both were true, the gates were chrono's."""
     asked = [name for name in ("chrono", "orthogonal") if _is_true(given.get(f"network.{name}_init"))]
     return {"network.core.initial_weights": asked[0] if asked else "torch"}
-
-
-def _bootstrap(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"learner.bootstrap": "munchausen" if _is_true(value) else "greedy"}
 
 
 def _batches(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,8 +116,10 @@ MOVED: dict[str, str | Change] = {
     **_within("actor.pool", "num_workers", "max_lead", "step_timeout"),
     "network.chrono_init": _initial_weights,
     "network.orthogonal_init": _initial_weights,
-    "network.soft_attention": _parts,
-    "learner.munchausen": _bootstrap,
+    "network.soft_attention": lambda value, given: {"network.encoder": "parts"} if _is_true(value) else {},
+    "learner.munchausen": lambda value, given: {
+        "learner.bootstrap": "munchausen" if _is_true(value) else "greedy"
+    },
     "learner.rollout_length": _batches,
     KWARGS: _of_own,
 }

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
 from dtqn.settings import values
-from envs.options import is_plain
-
-Rule: TypeAlias = Callable[[Any], str | None]
-"""Looks at a group or at the whole run; in one line what is wrong and what to try, or None."""
-
-
-Conditions: TypeAlias = tuple[tuple[str, Callable[[Any, Any], Any]], ...]
-"""Fields, with blanks between, and what says whether they are read, by their group and the whole run."""
-
-
-def misfit(
-    found: Callable[[Any], Any], text: str, more: Callable[[Any], Any] = lambda settings: None
-) -> Rule:
-    """The rule that settings do not go together where `found` is true of them.
-
-    Args:
-        text: what is wrong and what to try, with values in braces, such as `{c.returns}`.
-        more: gives `{more}` in the text, such as a value that would do.
-    """
-    return lambda settings: text.format(c=settings, more=more(settings)) if found(settings) else None
 
 
 class ConfigError(ValueError):
@@ -36,10 +16,6 @@ class ConfigError(ValueError):
 
 class MisfitError(ConfigError):
     """Settings that are legal one by one and not together."""
-
-
-class BrokenRule(ValueError):
-    """The text of a rule, where pydantic asks for it."""
 
 
 def wrong(name: str, value: object, why: str) -> ConfigError:
@@ -57,12 +33,25 @@ class Group(BaseModel):
         allow_inf_nan=False,
         protected_namespaces=(),
     )
-    rules_of_group: ClassVar[Sequence[Rule]] = ()
-    """About the group alone."""
-    rules_of_run: ClassVar[Sequence[Rule]] = ()
-    """About the whole run, where the group is a part of it."""
-    read_if: ClassVar[Conditions] = ()
-    """All others always have an effect."""
+
+    def parts(self, prefix: str = "") -> Iterator[tuple[str, Group]]:
+        """The group, and those in it, each with the beginning of the names of its settings."""
+        yield prefix, self
+        for name, value in self:
+            if isinstance(value, Group):
+                yield from value.parts(f"{prefix}{name}.")
+
+    def misfits(self) -> Iterator[str]:
+        """What does not go together within the group: a line each, with what is wrong and what to try."""
+        yield from ()
+
+    def misfits_in(self, run: Any) -> Iterator[str]:
+        """What does not go together with other groups of the run."""
+        yield from ()
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        """The fields that nothing reads, given the others and the run."""
+        yield from ()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -71,15 +60,9 @@ class Group(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Group:
-        check(self.rules_of_group, self)
+        for misfit in self.misfits():
+            raise MisfitError(misfit)
         return self
-
-
-def check(rules: Iterable[Rule], settings: Any) -> None:
-    """A `BrokenRule` where one of them is."""
-    for rule in rules:
-        if text := rule(settings):
-            raise BrokenRule(text)
 
 
 class Member(Group):
@@ -102,15 +85,6 @@ class Member(Group):
 
 class Own(Member):
     """What a user has written, called `module:name`."""
-
-    rules_of_group = (
-        misfit(
-            lambda c: not is_plain(dict(c.kwargs)),
-            "kwargs is {more}; it must be a mapping from names to finite numbers, text, true, false, none, "
-            "and lists and mappings of these",
-            lambda c: values.shown(dict(c.kwargs)),
-        ),
-    )
 
     kwargs: Mapping[str, Any] = {}
     """Settings of its own, for the function that makes it."""

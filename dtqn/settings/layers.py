@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.resources
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from dtqn.settings import gone, trust
 from dtqn.settings.config import (
+    GROUPS,
     Config,
     ConfigError,
     MisfitError,
     choices_of,
     fields_of,
     having,
+    leaves,
+    mappings,
     setting_of,
-    settings_of,
-    spelled,
 )
-from dtqn.settings.group import BrokenRule
-from dtqn.settings.values import choices, has_own, is_mapping, legal, mapping, nearest, shown
+from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
 from envs import entry_points, yaml_file
 from envs.errors import meant
 
@@ -44,8 +45,6 @@ CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 NO_HORIZON = object()
 """The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
-_ABSENT = object()
-_GROUPS = [name for name, field in Config.model_fields.items() if isinstance(field.default, BaseModel)]
 
 
 class Whole(dict[str, Any]):
@@ -65,28 +64,15 @@ class Layer(NamedTuple):
     source: str | None
     """The file or variable they come from; None for flags, where each setting is its own source."""
     values: dict[str, Any]
-    """Nested, by group."""
+    """By dotted name, as `flat` reads them."""
     is_whole: bool = False
     """Whether it is of a file of a run, which has all settings, so that no preset is laid below it."""
     is_typed: bool = False
     """Whether its source is the command line all the same."""
-    is_of_agent: bool = False
-    """Whether its source is about one agent alone."""
-    is_shared: bool = False
-    """Whether it is for whatever agent there is all the same."""
+    of: str = "all"
+    """Whom it is for: `all` agents, where each setting applies; one `agent`, that chose it; this `run`."""
     moved: Mapping[str, list[str]] = MappingProxyType({})
     """The old names in it, each with what took its place."""
-
-    @property
-    def is_for_all(self) -> bool:
-        """Whether it is for whatever agent there is, so that each of its settings holds where it applies."""
-        return self.is_shared or not (self.source is None or self.is_typed or self.is_of_agent)
-
-    def settings(self) -> list[tuple[str, Any]]:
-        """Names with dots, and values."""
-        return [
-            (name, setting_in(self.values, name)) for name in fields_of() if has_setting(self.values, name)
-        ]
 
 
 def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}") -> dict[str, Any]:
@@ -114,12 +100,11 @@ def read_yaml(path: Path, right: str = "settings, such as learner: {n_step: 3}")
     return content
 
 
-def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """Settings by group, from names with dots or nested ones, with dashes or underscores.
+def flat(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Settings by dotted name, from names with dots or nested ones, with dashes or underscores.
 
-    A mapping that is itself the value of a setting stays as it is. A name may lead into one, as
-    `network.core.kwargs.heads` does; text is then read as YAML, as it is in the whole mapping. What a choice
-    names stands in its group under `name`: `network: {core: {name: lstm}}`. Old names are read as the new.
+    A name may lead into a setting that is a mapping, as `network.core.kwargs.heads` does; text is then read
+    as YAML, as it is in the whole mapping. Old names are read as the new.
 
     Raises:
         ConfigError: a setting is there twice, in two spellings.
@@ -128,9 +113,9 @@ def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """`nested`, and the old names that were there, each with what took its place."""
+    """`flat`, and the old names that were there, each with what took its place."""
     given: dict[str, Any] = {}
-    for name, value in flat(values):
+    for name, value in leaves(values):
         if name in given:
             raise ConfigError(f"{shown(name)} is there twice")
         given[name] = value
@@ -140,44 +125,46 @@ def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, lis
         raise ConfigError(str(error)) from None
     result: dict[str, Any] = {}
     for name, value in today.items():
-        setting = setting_of(name)
-        if isinstance(value, str) and setting is not None and is_mapping(fields_of()[setting]):
-            value = _of_mapping(value, whole=setting == name)
-        path = _path(name) if setting else name.split(".", 1)
-        one = functools.reduce(lambda inner, key: {key: inner}, reversed(path), value)
-        result = merge(result, one, name)
+        setting = setting_of(name) or name
+        if setting in mappings():
+            value = _of_mapping(value, name.split(".")[setting.count(".") + 1 :])
+        result = merge(result, {setting: value}, name)
     return result, moved
 
 
-def flat(values: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names, with underscores for dashes, and values, be they nested or not."""
-    for key, value in values.items():
-        name = spelled(group + str(key))
-        is_group = setting_of(name) is None or name in choices_of()
-        if isinstance(value, Mapping) and value and is_group:
-            yield from flat(value, f"{name}.")
-        elif value is not None or name not in _GROUPS:  # all of whose lines are commented out
-            yield name, value
+def nested(values: Mapping[Any, Any], brief: bool = False) -> dict[str, Any]:
+    """Settings by group, as files have them, from what `flat` reads.
+
+    Args:
+        brief: of a choice the name alone, where none of its settings is there.
+    """
+    groups: dict[str, Any] = {}
+    today = flat(values)
+    for name, value in today.items():
+        path = name.split(".") if name in fields_of() else name.split(".", 1)
+        if name in choices_of() and not (brief and not any(x.startswith(f"{name}.") for x in today)):
+            path.append("name")
+        place = groups
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):  # something else than a group stands there
+                break
+        else:
+            place[path[-1]] = value
+    return groups
 
 
-def _path(name: str) -> list[str]:
-    """Where a setting stands in nested values."""
-    return [*name.split("."), "name"] if name in choices_of() else name.split(".")
-
-
-def _of_mapping(text: str, whole: bool) -> Any:
-    """What text means as a setting that is a mapping, or as a value in one; the text where it is wrong."""
-    try:
-        value = mapping(text) if whole else yaml_file.parse(text)
-    except ValueError:
-        return text
-    if not whole:
-        return value
-    return Whole(value) if isinstance(value, Mapping) else text
+def _of_mapping(value: Any, within: Sequence[str]) -> Any:
+    """A setting that is a mapping, or one with this value at the path `within` it; wrong text as it is."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            read = yaml_file.parse(value) if within else mapping(value)
+            value = read if within else Whole(read) if isinstance(read, Mapping) else value
+    return functools.reduce(lambda inner, key: {key: inner}, reversed(within), value)
 
 
 def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = "") -> dict[str, Any]:
-    """`base` with the nested `difference` laid over it.
+    """`base` with `difference` laid over it, mappings key by key.
 
     Args:
         once: refuse to replace a value; what to call the difference then.
@@ -194,54 +181,18 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
     return merged
 
 
-def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested values that are not among the others."""
-    rest = {}
-    for name, value in values.items():
-        if name not in others:
-            rest[name] = value
-        elif isinstance(value, Mapping) and isinstance(others[name], Mapping):
-            rest[name] = without(value, others[name])
-    return rest
-
-
-def has_setting(values: Mapping[str, Any], name: str) -> bool:
-    """Whether nested values hold the setting of this dotted name."""
-    return setting_in(values, name, _ABSENT) is not _ABSENT
-
-
-def setting_in(values: Mapping[str, Any], name: str, otherwise: Any = None) -> Any:
-    """The setting of this dotted name in nested values, or `otherwise` where they do not hold it."""
-    return _at(values, _path(name), otherwise)
-
-
-def _at(values: Mapping[str, Any], path: Sequence[str], otherwise: Any = None) -> Any:
-    value: Any = values
-    for part in path:
-        if not isinstance(value, Mapping) or part not in value:
-            return otherwise
-        value = value[part]
-    return value
-
-
 def file_layer(path: Path) -> Layer:
     """The settings that a YAML file holds."""
     return layer_of(str(path), read_yaml(path))
 
 
-def layer_of(source: str, content: Mapping[str, Any]) -> Layer:
-    """What a source holds, with names as in YAML; what is wrong with it begins with the source."""
+def layer_of(source: str | None, content: Mapping[str, Any]) -> Layer:
+    """What a source holds, with names as in YAML; None: the command line. Errors begin with the source."""
     try:
         values, moved = read_names(content)
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    return Layer(source, values, moved=moved)
-
-
-def flags_layer(flags: Mapping[str, Any]) -> Layer:
-    """What the command line sets: dotted name -> text."""
-    values, moved = read_names(flags)
-    return Layer(None, values, moved=moved)
+        raise ConfigError(f"{source}: {error}" if source else str(error)) from None
+    return Layer(source, values, of="all" if source else "run", moved=moved)
 
 
 def of_run(layer: Layer) -> Layer:
@@ -250,7 +201,7 @@ def of_run(layer: Layer) -> Layer:
 
 
 def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The settings of a run, by group, without those that have gone or that nothing it has chosen has.
+    """The settings of a run by dotted name, without those that have gone or that nothing it has chosen has.
 
     Args:
         source: the file that holds them.
@@ -258,38 +209,36 @@ def of_today(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         ConfigError: one of these has another value than "off".
     """
+    given = dict(leaves(values))
     for name, setting in gone.GONE.items():
-        if setting.unread and setting_in(values, setting.unread[0]) == setting.unread[1]:
+        if setting.unread and given.get(setting.unread[0]) == setting.unread[1]:
             continue
-        if (found := setting_in(values, name)) not in (None, setting.off):
+        if (found := given.get(name)) not in (None, setting.off):
             raise ConfigError(f"{source}: {name} is {found}{gone.hint(name)}")
-    rest = fitted(nested(without(values, nested(dict.fromkeys(gone.GONE)))))
-    return {name: value for name, value in rest.items() if value != {} or values.get(name) == {}}
+    return fitted(flat({name: value for name, value in given.items() if name not in gone.GONE}))
 
 
 def fitted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values without the settings that another member of their choice has, and not the chosen one."""
-    return without(values, nested(dict.fromkeys(_misfits(values))))
+    """Settings by dotted name without those that only others of their choice have than the chosen one."""
+    return {name: value for name, value in values.items() if _fits(name, values)}
 
 
-def _misfits(values: Mapping[str, Any]) -> list[str]:
-    found = []
-    for choice in choices_of():
-        held, chosen = _at(values, choice.split(".")), _chosen(values, choice)
-        names = [f"{choice}.{setting}" for setting in held] if isinstance(held, Mapping) else []
-        found += [name for name in names if name in fields_of() and not _has(choice, chosen, name)]
-    return found
+def _fits(name: str, values: Mapping[str, Any]) -> bool:
+    return name not in fields_of() or _field(name, values) is not None
+
+
+def _field(name: str, values: Mapping[str, Any]) -> FieldInfo | None:
+    """A setting as what the values choose has it; None where that has no such setting."""
+    choice, _, setting = name.rpartition(".")
+    if choice not in choices_of():
+        return fields_of()[name]
+    member = choices_of()[choice].member(_chosen(values, choice))
+    return member.model_fields.get(setting) if member else None
 
 
 def _chosen(values: Mapping[str, Any], choice: str) -> Any:
-    """The name that nested values choose, or that is chosen where they choose none."""
-    return setting_in(values, choice, fields_of()[choice].default.name)
-
-
-def _has(choice: str, chosen: Any, name: str) -> bool:
-    """Whether what is chosen has the setting."""
-    member = choices_of()[choice].member(chosen)
-    return member is not None and name.rpartition(".")[2] in member.model_fields
+    """The name that the values choose, or that is chosen where they choose none."""
+    return values.get(choice, fields_of()[choice].default.name)
 
 
 def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
@@ -299,7 +248,7 @@ def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def build(layers: Sequence[Layer]) -> Config:
-    """The layers, merged and validated.
+    """The layers, merged and validated; the word `horizon` stands for the task's own number.
 
     Raises:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
@@ -311,14 +260,31 @@ def build(layers: Sequence[Layer]) -> Config:
         merged = merge(merged, layer.values)
         if layer.moved:
             gone.tell(layer.source, layer.moved)
-    for name in _misfits(merged):
-        _check_is_shared(name, merged, layers)
+    if "horizon" in merged.values():
+        rows = _horizon(merged.get("env", Config().env), str(merged.get("task.time_limit")))
+        merged = {name: rows if value == "horizon" else value for name, value in merged.items()}
+    for name in merged:
+        if not _fits(name, merged):
+            _check_is_shared(name, merged, layers)
     try:
-        return Config.model_validate(fitted(merged))
+        return Config.model_validate(nested(fitted(merged)))
     except ValidationError as error:
         found = min((dict(one) for one in error.errors()), key=_is_misfit)
         kind = MisfitError if _is_misfit(found) else ConfigError
-        raise kind(_explain(found, layers)) from None
+        raise kind(_explain(found, merged, layers)) from None
+
+
+@functools.cache
+def _horizon(env: str, time_limit: str) -> Any:
+    """The rows of the longest episode; `NO_HORIZON` where the task fixes no length."""
+    import envs  # only here, as most of what reads settings does not need the tasks
+
+    is_given = time_limit.isdecimal() and int(time_limit) > 0
+    try:
+        found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
+    except ValueError as error:
+        raise ConfigError(f"env is {env}: {error}") from None
+    return NO_HORIZON if found is None else found
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:
@@ -328,75 +294,62 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
     """
     choice = name.rpartition(".")[0]
     for layer in layers:
-        if layer.is_for_all or not has_setting(layer.values, name):
+        if layer.of == "all" or name not in layer.values:
             continue
-        if layer.is_of_agent and _has(choice, _chosen(layer.values, choice), name):
+        if layer.of == "agent" and _fits(name, layer.values):
             continue
-        value, chosen = setting_in(layer.values, name), _chosen(merged, choice)
+        chosen = _chosen(merged, choice)
         raise ConfigError(
-            f"{name} is {shown(value)} (from {layer.source or _flag(name)}), but {choice} is "
+            f"{name} is {shown(layer.values[name])} (from {layer.source or _flag(name)}), but {choice} is "
             f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
         )
 
 
 def check_code(layers: Sequence[Layer]) -> None:
     """A ConfigError where a file names code that the user has not asked for (`settings.trust`)."""
-    asked: dict[str, tuple[Any, str | None]] = {}
-    for name in trust.SETTINGS:
-        for layer in layers:
-            if has_setting(layer.values, name):
-                source = None if layer.is_typed else layer.source
-                asked[name] = setting_in(layer.values, name), source
+    asked = {
+        name: (layer.values[name], None if layer.is_typed else layer.source)
+        for layer in layers
+        for name in trust.SETTINGS
+        if name in layer.values
+    }
     trust.check(asked)
 
 
 def _is_misfit(error: Mapping[str, Any]) -> bool:
     """Whether it is one of Config's own rules about several settings."""
-    return isinstance(error.get("ctx", {}).get("error"), BrokenRule)
+    return isinstance(error.get("ctx", {}).get("error"), MisfitError)
 
 
-def _explain(error: dict[str, Any], layers: Sequence[Layer]) -> str:
+def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[Layer]) -> str:
     name, fields = ".".join(map(str, error["loc"])), fields_of()
     if _is_misfit(error):
-        text = str(error["ctx"]["error"])
-        return _with_sources(f"{name}.{text}" if text.startswith("kwargs") else text, layers)
+        return _with_sources(str(error["ctx"]["error"]), layers)
     if name in choices_of() and isinstance(error["input"], Mapping):
         error["input"] = error["input"].get("name")
-    if error["type"] in ("extra_forbidden", "invalid_key", "string_unicode") and name not in fields:
+    if error["type"] in ("extra_forbidden", "string_unicode") and name not in fields:
         name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
-        hint = gone.hint(name) or nearest(name, [*fields, *_GROUPS])
+        hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
     if error["input"] is NO_HORIZON:
-        env = next((layer.values["env"] for layer in reversed(layers) if "env" in layer.values), Config().env)
+        env = merged.get("env", Config().env)
         return (
             f"{name} is horizon{origin(layers, name)}, but {env} fixes no length of its episodes, so there "
             f"is no such number: must be {legal(fields[name])}"
         )
     if name in fields:
-        field = _field(name, layers)
+        field = _field(name, merged) or fields[name]
         right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
         return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
     return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
-
-
-def _field(name: str, layers: Sequence[Layer]) -> FieldInfo:
-    """The setting, as what the layers choose has it."""
-    choice, _, leaf = name.rpartition(".")
-    if choice not in choices_of():
-        return fields_of()[name]
-    merged: dict[str, Any] = functools.reduce(merge, (layer.values for layer in layers), {})
-    member = choices_of()[choice].member(_chosen(merged, choice))
-    return member.model_fields[leaf] if member else fields_of()[name]
 
 
 def _hint(name: str, field: FieldInfo, value: str) -> str:
     """What a wrong value of a setting may have meant."""
     if hint := meant(value, choices(field)):
         return hint
-    own_form = ""
-    if has_own(field):
-        own_form = entry_points.own_form(value, f"make_{name.rpartition('.')[2]}")
-    return f"; write {own_form}" if own_form else ""
+    form = has_own(field) and entry_points.own_form(value, f"make_{name.rpartition('.')[2]}")
+    return f"; write {form}" if form else ""
 
 
 def _with_sources(text: str, layers: Sequence[Layer]) -> str:
@@ -413,10 +366,10 @@ def _with_sources(text: str, layers: Sequence[Layer]) -> str:
 
 def origin(layers: Sequence[Layer], name: str) -> str:
     """` (from ...)` with the last source that sets `name`, or nothing where none does."""
-    for layer in reversed(layers):
-        if has_setting(layer.values, name):
-            return f" (from {layer.source or _flag(name)})"
-    return ""
+    sources = [layer for layer in layers if name in layer.values]
+    if not sources and name not in fields_of():
+        sources = [layer for layer in layers if any(one.startswith(f"{name}.") for one in layer.values)]
+    return f" (from {sources[-1].source or _flag(name)})" if sources else ""
 
 
 def _flag(name: str) -> str:
@@ -425,8 +378,7 @@ def _flag(name: str) -> str:
 
 def named(config: Config) -> dict[str, Any]:
     """All settings of a run by dotted name, as JSON has them."""
-    dumped = config.model_dump(mode="json")
-    return {name: setting_in(dumped, name) for name in settings_of(config)}
+    return dict(leaves(config.model_dump(mode="json")))
 
 
 def to_yaml(config: Config) -> str:

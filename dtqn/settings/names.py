@@ -25,9 +25,9 @@ def name_of(config: Config) -> Name:
     """The run's name; an agent that is no shipped preset has what its own name says."""
     options = {name: value for name, value in settings_of(config).items() if name.startswith("task.")}
     task = _changes(config, _base(config.env, {}, None), ("task.",))
-    if config.agent not in presets.agents():
-        return Name(config.env + task.replace("+task.", "+"), config.agent)
-    agent = _changes(config, _base(config.env, options, config.agent), _OF_AGENT)
+    agent = ""
+    if config.agent in presets.agents():
+        agent = _changes(config, _base(config.env, options, config.agent), _OF_AGENT)
     return Name(config.env + task.replace("+task.", "+"), config.agent + agent)
 
 

@@ -1,6 +1,6 @@
 """From presets, files and flags to one validated `Config`.
 
-The layers are laid over each other in the order: defaults, `WORLD_SIZE`, agent preset, env preset,
+The layers are laid over each other in the order: defaults, agent preset, env preset,
 `--config` file, `WANDB_MODE`, a suite's settings, its budget, flags. Each is a *difference*: it names only
 what it changes. An agent preset with `over_task: true` lies over the env preset and keeps from a suite's
 settings what it sets, so that a published agent is as published on every task. An env preset and a `--config`
@@ -10,10 +10,9 @@ record of a run (`FILE.jsonl#task/agent/seed`), that has every setting, and no p
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,35 +20,24 @@ from dtqn.settings import record_files
 from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
 from dtqn.settings.layers import (
     CONFIGS,
-    NO_HORIZON,
     Layer,
     build,
-    check_code,
     environment_layer,
     file_layer,
-    flags_layer,
-    has_setting,
+    flat,
     layer_of,
     merge,
-    nested,
     of_run,
     origin,
     read_yaml,
-    setting_in,
-    without,
 )
-from dtqn.settings.values import is_mapping, nearest, shown
+from dtqn.settings.values import nearest, shown
 from envs import entry_points
 
 _OVER_TASK = "over_task"
 _AGENTS = "agents"
 RANDOM = "random"
 """The name of random actions in tables, and of no agent."""
-
-
-def _content(file: Path) -> dict[str, Any]:
-    """What `--config` names: the content of a YAML file, or one of a file of records."""
-    return record_files.find(str(file)) if record_files.names_records(file) else read_yaml(file)
 
 
 class Shared(NamedTuple):
@@ -61,11 +49,9 @@ class Shared(NamedTuple):
 
     @classmethod
     def of_file(cls, path: Path, configs: Path = CONFIGS) -> Shared:
-        return cls.of(path, read_yaml(path), configs)
-
-    @classmethod
-    def of(cls, path: Path, content: Mapping[str, Any], configs: Path = CONFIGS) -> Shared:
-        """The file's, which holds `content`."""
+        """What a YAML file holds, or one of a file of records."""
+        names_record = f"{record_files.SUFFIX}#" in f"{path}#"
+        content = record_files.find(str(path)) if names_record else read_yaml(path)
         if record_files.is_record(content):
             settings = record_files.settings_of(content, str(path))
             return cls(Layer(str(path), settings, is_whole=True), {})
@@ -88,8 +74,8 @@ def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
         raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
-    layer = _of_agent(layer_of(source, values))._replace(is_of_agent=True)
-    if "task" in layer.values:
+    layer = _of_agent(layer_of(source, values))._replace(of="agent")
+    if any(name.partition(".")[0] == "task" for name in layer.values):
         raise ConfigError(f"{source} sets task, which has to be the same for all agents; leave it out")
     return layer
 
@@ -111,8 +97,7 @@ def resolve(
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
-        below: what lies right below the flags, such as a sweep's choice or a suite's budget; the word
-            `horizon` stands for the task's own number there and in `suite`, as in the presets of tasks.
+        below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
         task_presets: whether the task's preset is laid over the agent's.
@@ -120,30 +105,23 @@ def resolve(
     """
     variables = environment_layer(environment)
     # W&B's agent types what a sweep over several cores has drawn.
-    own = flags_layer(flags)._replace(is_shared=for_all or "WANDB_SWEEP_ID" in environment)
+    own = layer_of(None, flags)._replace(of="all" if for_all or "WANDB_SWEEP_ID" in environment else "run")
     try:
-        files = [Shared.of(file, _content(file), configs)] if file else []
+        files = [Shared.of_file(file, configs)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
-    check_code(all_given)  # before a task is asked for its length
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
-    name = Layer(None, {"agent": agent.name})
-    limit = _time_limit(all_given)
-
-    def filled(layers: Sequence[Layer]) -> list[Layer]:
-        return [layer._replace(values=_with_horizon(layer.values, env, limit)) for layer in layers]
-
     families = _env_presets(env, configs) if task_presets and not is_whole else []
-    task = filled([layer for family in families for layer in family.layers(agent)])
+    task = [layer for family in families for layer in family.layers(agent)]
     presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
-    over = [layer._replace(values=without(layer.values, kept)) for layer in filled(suite)]
-    above = [agent.variant, name]
-    return build([*([] if is_whole else presets), *given, *over, *filled(below), own, *above])
+    over = [_only(layer, lambda name: name not in kept) for layer in suite]
+    above = [agent.variant, Layer(None, {"agent": agent.name})]
+    return build([*([] if is_whole else presets), *given, *over, *below, own, *above])
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
@@ -154,12 +132,14 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
     Args:
         flags: dotted name -> text, as given on the command line.
     """
-    presets = [
-        family.layer._replace(values={"task": family.layer.values["task"]})
-        for family in _env_presets(env, configs)
-        if "task" in family.layer.values
-    ]
-    return build([*presets, flags_layer({**flags, "env": env})])
+    families = _env_presets(env, configs)
+    presets = [_only(family.layer, lambda name: name.startswith("task.")) for family in families]
+    return build([*presets, layer_of(None, {**flags, "env": env})])
+
+
+def _only(layer: Layer, wanted: Callable[[str], bool]) -> Layer:
+    """A layer with the settings of wanted names alone."""
+    return layer._replace(values={name: value for name, value in layer.values.items() if wanted(name)})
 
 
 class Agent(NamedTuple):
@@ -189,7 +169,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
     file, own_name = _base_of(text, base, configs)
-    preset = file_layer(file)._replace(is_of_agent=True)
+    preset = file_layer(file)._replace(of="agent")
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     name = named if equals else own_name
@@ -199,11 +179,11 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")
-        settings = merge(settings, nested({setting: value}), once=setting)
+        settings = merge(settings, flat({setting: value}), once=setting)
     over_task = preset.values.pop(_OVER_TASK, False)
     if not isinstance(over_task, bool):
         raise ConfigError(f"{preset.source}: {_OVER_TASK} is {shown(over_task)}: must be true or false")
-    variant = Layer(f"agent {name}", settings, is_typed=True)
+    variant = Layer(f"agent {name}", settings, is_typed=True, of="run")
     return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(variant))
 
 
@@ -236,8 +216,9 @@ def _is_file(name: str) -> bool:
 
 
 def _of_agent(layer: Layer) -> Layer:
+    named = {setting.partition(".")[0] for setting in layer.values}
     for name in ("env", "agent", "seed", _AGENTS):
-        if name in layer.values:
+        if name in named:
             raise ConfigError(f"{layer.source} sets {name}, which is no part of an agent; leave it out")
     return layer
 
@@ -263,7 +244,7 @@ def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
 
 def _is_whole(layer: Layer) -> bool:
     """Whether it holds every setting, as a run's own config.yaml does; an older version's lacks a few."""
-    held = sum(has_setting(layer.values, name) for name in fields_of())
+    held = len(layer.values.keys() & fields_of().keys())
     return held > 0.75 * len(settings_of(Config())) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
@@ -273,9 +254,7 @@ def _agent_file(name: str, configs: Path) -> Path:
 
 def unread(config: Config) -> list[str]:
     """Settings that nothing reads (`Config.unread`), but those that the agent's shipped preset sets."""
-    if config.agent not in agents():
-        return config.unread()
-    kept = kept_of_preset(config)
+    kept = kept_of_preset(config) if config.agent in agents() else {}
     return [name for name in config.unread() if not kept.get(name, False)]
 
 
@@ -283,14 +262,7 @@ def kept_of_preset(config: Config) -> dict[str, bool]:
     """The settings that the agent's shipped preset sets, and whether the run has its value of each."""
     preset = find_agent(config.agent).preset
     own, here = settings_of(build([preset])), settings_of(config)
-    return {name: name in here and here[name] == own[name] for name, _ in preset.settings()}
-
-
-def _time_limit(given: Sequence[Layer]) -> int | None:
-    """`task.time_limit` as it was given; None where it was not, or is no number, which `build` refuses."""
-    limits = (setting_in(layer.values, "task.time_limit") for layer in reversed(given))
-    limit = str(next((value for value in limits if value is not None), None))
-    return int(limit) if limit.isdecimal() and int(limit) > 0 else None
+    return {name: name in here and here[name] == own[name] for name in preset.values}
 
 
 def _env_presets(env: Any, configs: Path) -> list[Shared]:
@@ -308,35 +280,3 @@ def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
     files = (configs / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
     return sorted(families, key=lambda path: len(path.stem))
-
-
-def _with_horizon(
-    values: Mapping[str, Any], env: str, time_limit: int | None, group: str = ""
-) -> dict[str, Any]:
-    """A task's or a suite's settings, with the task's own number in place of the word `horizon`.
-
-    Args:
-        time_limit: that of the run; None: the task's own.
-        group: the group that the names are in, with a dot at its end.
-    """
-    filled: dict[str, Any] = {}
-    for name, value in values.items():
-        setting = fields_of().get(group + name)
-        if setting is not None and is_mapping(setting):  # of the user's own words
-            filled[name] = value
-        elif isinstance(value, Mapping):
-            filled[name] = _with_horizon(value, env, time_limit, f"{group}{name}.")
-        else:
-            filled[name] = _horizon(env, time_limit) if value == "horizon" else value
-    return filled
-
-
-@functools.cache
-def _horizon(env: str, time_limit: int | None) -> Any:
-    import envs  # only here, as most of what reads settings does not need the tasks
-
-    try:
-        found = envs.spec(env, **({} if time_limit is None else {"time_limit": time_limit})).horizon
-    except ValueError as error:
-        raise ConfigError(f"env is {env}: {error}") from None
-    return NO_HORIZON if found is None else found

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import merge, of_today
+from dtqn.settings.config import ConfigError, leaves
+from dtqn.settings.layers import of_today
 from envs.errors import check_is_file
 
 SUFFIX = ".jsonl"
 _KEYS = {"env": str, "agent": str, "seed": int, "settings_hash": str, "settings": object}
 """Keys that a record of a run has, and no file of settings; what each holds."""
-_NAME = "must be FILE.jsonl#TASK/AGENT/SEED"
 
 
 def is_record(content: Mapping[str, Any]) -> bool:
@@ -32,11 +31,6 @@ def lines(file: Path) -> list[bytes]:
         return file.read_bytes().splitlines()
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-
-
-def names_records(path: Path) -> bool:
-    """Whether a path is that of a file of records, or of a record in one."""
-    return path.suffix == SUFFIX or f"{SUFFIX}#" in str(path)
 
 
 def key_of(content: Mapping[str, Any]) -> str:
@@ -56,19 +50,16 @@ def find(name: str) -> dict[str, Any]:
     place, _, asked = name.partition("#")
     file = Path(place)
     by_key = {key_of(content): content for content in map(parsed, lines(file)) if content}
-    found = [key for key in by_key if asked in (key, _short(key))]
+    found = [key for key in by_key if asked in (key, key.rpartition("-")[0])]
     if len(found) == 1:
         return by_key[found[0]]
     if found:
         raise ConfigError(f"{name}: the file has several of it; must be one of {', '.join(found)}")
     if not asked:
-        raise ConfigError(f"{name}: is a file of records; {_NAME}")
-    near = difflib.get_close_matches(asked, dict.fromkeys(map(_short, by_key)), n=3, cutoff=0.0)
+        raise ConfigError(f"{name}: is a file of records; must be FILE.jsonl#TASK/AGENT/SEED")
+    known = dict.fromkeys(key.rpartition("-")[0] for key in by_key)
+    near = difflib.get_close_matches(asked, known, n=3, cutoff=0.0)
     raise ConfigError(f"{name}: the file has no such record; the nearest: {', '.join(near) or 'none'}")
-
-
-def _short(key: str) -> str:
-    return key.rpartition("-")[0]
 
 
 def parsed(line: bytes) -> dict[str, Any]:
@@ -81,7 +72,7 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """All settings of a record's run, by group, as far as it tells them: early ones have no defaults.
+    """All settings of a record's run by dotted name, as far as it tells them: early ones have no defaults.
 
     Args:
         source: what the record is called.
@@ -93,4 +84,4 @@ def settings_of(content: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not all(isinstance(group, Mapping) for group in groups):
         raise ConfigError(f"{source}: settings and defaults of a record must be groups of settings")
     run = {name: content[name] for name in ("env", "agent", "seed")}
-    return of_today(merge(*groups), source) | run
+    return of_today(dict(leaves(groups[0])) | dict(leaves(groups[1])), source) | run

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import Field, SerializeAsAny, create_model
 
-from dtqn.choices.actor import EXPLORATIONS, POOLS, Exploration, Inline, Ladder, Pool, Processes
-from dtqn.settings.group import Group
-from dtqn.settings.learner_and_replay import LearnerConfig, ReplayConfig
-from dtqn.settings.network import NetworkConfig
-from dtqn.settings.values import AutoOr
+from dtqn.choices.actor import EXPLORATIONS, POOLS, Inline, Ladder, Processes
+from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
+from dtqn.settings.group import Group, Member
+from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 
-
-def _fields_of_options() -> dict[str, Any]:
-    """The fields of `TaskOptions`, whose metadata are the arguments of `Field`: description and limits."""
-    kinds = get_type_hints(TaskOptions)
-    return {one.name: (kinds[one.name], Field(one.default, **one.metadata)) for one in fields(TaskOptions)}
-
-
-_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields_of_options())
+_kinds = get_type_hints(TaskOptions)
+# The metadata of its fields are the arguments of `Field`: description and limits.
+_fields: Any = {x.name: (_kinds[x.name], Field(x.default, **x.metadata)) for x in fields(TaskOptions)}
+_TaskOptions: Any = create_model("TaskOptions", __base__=Group, **_fields)
 
 
 class TaskConfig(_TaskOptions):
@@ -32,16 +29,11 @@ class TaskConfig(_TaskOptions):
 class ActorConfig(Group):
     """Acting: copies of the task, who steps them, exploration."""
 
-    read_if = (
-        ("epsilon_final", lambda actor, run: not actor.has_ladder),
-        ("annealing", lambda actor, run: actor.epsilon_anneal_env_steps > 0),
-    )
-
     num_envs: int = Field(32, ge=1)
     """N, copies of the task that are stepped together."""
-    pool: Annotated[SerializeAsAny[Pool], POOLS] = Inline()
+    pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
-    exploration: Annotated[SerializeAsAny[Exploration], EXPLORATIONS] = Ladder()
+    exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
     """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
     """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
@@ -55,10 +47,11 @@ class ActorConfig(Group):
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes that begin with a burst of random actions."""
 
-    @property
-    def has_ladder(self) -> bool:
-        """Whether the copies have different final epsilons; a single one has `epsilon_final`."""
-        return isinstance(self.exploration, Ladder) and self.num_envs > 1
+    def unread_in(self, run: Any) -> Iterator[str]:
+        if isinstance(self.exploration, Ladder) and self.num_envs > 1:
+            yield "epsilon_final"
+        if not self.epsilon_anneal_env_steps:
+            yield "annealing"
 
 
 class EvaluationConfig(Group):
@@ -87,10 +80,8 @@ SETTLED = ("threads", "evaluator")
 """Settings that are `auto` until a run starts; what they then become is a part of it."""
 
 
-class RunConfig(Group):
-    """One run; `config.Config` is one whose settings go together."""
-
-    read_if = (("evaluator", lambda _, run: run.evaluator == "inline" or not run.may_end_early),)
+class Config(Group):
+    """One run, resolved."""
 
     env: str = "gridverse-memory-7x7"
     """The task's id; the command `envs` lists them."""
@@ -204,3 +195,52 @@ class RunConfig(Group):
         if self.warmup_env_steps is not None:
             return self.warmup_env_steps
         return min(10_000, self.total_env_steps // 5)
+
+    @property
+    def records_graphs(self) -> bool:
+        """Whether acting and updates are recorded as CUDA graphs, if they are on a GPU."""
+        if self.cuda_graphs != "auto":
+            return self.cuda_graphs
+        # Who knows what a user's own modules do?
+        return not (self._unrecordable() or self.network.core.is_own or self.network.encoder.is_own)
+
+    def _unrecordable(self) -> str:
+        """The part of the run that no CUDA graph can hold; empty where there is none."""
+        learner = self.learner
+        if self.device == "cpu":
+            return "device is cpu"
+        if learner.auxiliary_weight:
+            return f"learner.auxiliary_weight is {learner.auxiliary_weight}, and such losses draw numbers"
+        if not learner.batches.from_replay:
+            return f"learner.batches is {learner.batches.name}, and such batches have many sizes"
+        return (
+            "learner.optimizer is radam, whose steps the host counts" if learner.optimizer == "radam" else ""
+        )
+
+    def misfits(self) -> Iterator[str]:
+        if not re.fullmatch(r"[^\W_][\w.-]*", self.agent):  # it is a part of paths
+            yield f"agent is {shown(self.agent)}: must be a name of letters, digits, dots and dashes"
+        if not self.env.isprintable():
+            yield f"env is {shown(self.env)}: must be a name without control characters"
+        if self.warmup > self.total_env_steps:
+            yield (
+                f"warmup_env_steps is {self.warmup_env_steps}, above total_env_steps {self.total_env_steps}: "
+                f"nothing would be learned; try {self.total_env_steps // 5}"
+            )
+        if self.cuda_graphs is True and (reason := self._unrecordable()):
+            yield f"cuda_graphs is true, but {reason}; try false"
+        for _, part in self.parts():
+            yield from part.misfits_in(self)
+
+    def unread_in(self, run: Any) -> Iterator[str]:
+        if self.evaluator != "inline" and self.may_end_early:
+            yield "evaluator"
+
+    def unread(self) -> list[str]:
+        """Settings that were changed from their default and that nothing reads, given the others."""
+        return [
+            prefix + name
+            for prefix, part in self.parts()
+            for name in part.unread_in(self)
+            if getattr(part, name) != type(part).model_fields[name].default
+        ]

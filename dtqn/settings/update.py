@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dtqn.settings import gone
-from dtqn.settings.config import choices_of, spelled
-from dtqn.settings.layers import fitted, read_names
+from dtqn.settings.config import leaves, spelled
+from dtqn.settings.layers import fitted, nested, read_names
 
 Moved = dict[str, list[str]]
-"""Old names, each with what took its place."""
 
 
 def updated(content: Mapping[str, Any]) -> tuple[dict[str, Any], Moved]:
     """The content of a file by today's names, and what has moved."""
     moved: Moved = {}
     if isinstance(content.get("parameters"), Mapping):
-        return {**content, "parameters": _of_sweep(content["parameters"], moved)}, moved
+        return {**content, "parameters": _by_name(dict(of_sweep(content["parameters"])), moved)}, moved
     if isinstance(content.get("tasks"), list):
         tasks = [_of_suite(task, moved) if isinstance(task, Mapping) else task for task in content["tasks"]]
         return {**_of_suite(content, moved), "tasks": tasks}, moved
@@ -33,18 +32,7 @@ def _of_settings(values: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     if not found:
         return dict(values)
     moved |= found
-    return _short(fitted(today))
-
-
-def _short(values: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """Nested values with the name alone where a choice has nothing beside it."""
-    shortened: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            is_name = group + name in choices_of() and value.keys() == {"name"}
-            value = value["name"] if is_name else _short(value, f"{group}{name}.")
-        shortened[name] = value
-    return shortened
+    return nested(fitted(today), brief=True)
 
 
 def _of_suite(content: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
@@ -52,26 +40,25 @@ def _of_suite(content: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     if isinstance(content.get("settings"), Mapping):
         changed["settings"] = _of_settings(content["settings"], moved)
     if isinstance(content.get("shares_of_budget"), Mapping):
-        changed["shares_of_budget"] = _by_name(content["shares_of_budget"], moved)
+        changed["shares_of_budget"] = _by_name(dict(leaves(content["shares_of_budget"])), moved)
     return changed
 
 
-def _of_sweep(parameters: Mapping[str, Any], moved: Moved, group: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, spec in parameters.items():
-        inner = spec.get("parameters") if isinstance(spec, Mapping) else None
-        if isinstance(inner, Mapping):
-            flat |= _of_sweep(inner, moved, f"{group}{name}.")
+def of_sweep(parameters: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """A sweep's parameters by dotted name, be they nested or not."""
+    for key, spec in parameters.items():
+        name = spelled(f"{group}{key}")
+        if isinstance(spec, Mapping) and isinstance(spec.get("parameters"), Mapping):
+            yield from of_sweep(spec["parameters"], f"{name}.")
         else:
-            flat[f"{group}{name}"] = spec
-    return flat if group else _by_name(flat, moved)
+            yield name, spec
 
 
 def _by_name(values: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     """Values by dotted name, of settings that moved as they are; the others keep their names."""
     changed = {}
     for name, value in values.items():
-        today = gone.MOVED.get(spelled(name))
+        today = gone.MOVED.get(name)
         if isinstance(today, str):
             moved[name] = [today]
         changed[today if isinstance(today, str) else name] = value

@@ -13,11 +13,13 @@ from pydantic.fields import FieldInfo
 
 from envs import yaml_file
 from envs.errors import meant
+from envs.options import is_plain
 
 _LONGEST = 1000
 """Digits of an integer; Python refuses to print more than some thousands."""
 _LARGEST = 10**18
 """Counts beyond fit in no array."""
+_OWN = "module:name"
 
 
 class Choice:
@@ -30,23 +32,15 @@ class Choice:
     def __init__(self, *members: type[BaseModel], own: type[BaseModel] | None = None) -> None:
         """`own`: the class of what a user has written, whose name is `module:name`."""
         self.by_name = {str(member.model_fields["name"].default): member for member in members}
-        self.own = own
-        self.members = (*members, *([own] if own else []))
+        self.by_name |= {_OWN: own} if own else {}
 
     def member(self, name: Any) -> type[BaseModel] | None:
         """The class of that name; None where there is none."""
-        if not isinstance(name, str):
-            return None
-        return self.by_name.get(name, self.own if is_own(name) else None)
-
-    def having(self, setting: str) -> list[str]:
-        """The names of the members that have such a setting."""
-        own = ["module:name"] if self.own and setting in self.own.model_fields else []
-        return [name for name, member in self.by_name.items() if setting in member.model_fields] + own
+        return self.by_name.get(_OWN if is_own(name) else name) if isinstance(name, str) else None
 
     def read(self, value: Any, usual: str) -> Any:
         """A member from its name, or from its settings with the name among them, `usual` where it is not."""
-        if isinstance(value, self.members):
+        if isinstance(value, tuple(self.by_name.values())):
             return value
         given = value if isinstance(value, Mapping) else {"name": value}
         member = self.member(given.get("name", usual))
@@ -93,7 +87,8 @@ def read(value: Any, field: FieldInfo) -> Any:
     if _holds(tuple, kinds) and value is not None:  # `1,3`, `[1, 3]` or 1
         items = value.split(",") if isinstance(value, str) else value
         return tuple(int(str(item)) for item in (items if isinstance(items, list | tuple) else [items]))
-    return _flag(value, kinds) if _is_flag(kinds) else _number(value, kinds)
+    is_flag = any(kind is bool or kind is True for kind in kinds)
+    return _flag(value, kinds) if is_flag else _number(value, kinds)
 
 
 def _flag(value: Any, kinds: set[Any]) -> Any:
@@ -120,15 +115,15 @@ def mapping(value: Any) -> Any:
     """A mapping of names, be it written `{length: 20}`, as YAML or JSON; what is no mapping as it is.
 
     Raises:
-        ValueError: the text cannot be read, or a key is no name.
+        ValueError: the text cannot be read, a key is no name, or a value is not of YAML's.
     """
     if isinstance(value, str):
         value = yaml_file.parse(value)
     if not isinstance(value, Mapping):
         return value
-    if not all(isinstance(key, str) for key in value):
-        raise ValueError("a key that is no name")
-    return dict(value)
+    if not is_plain(value := dict(value)):
+        raise ValueError("not of names, numbers and text")
+    return value
 
 
 def _kinds(field: FieldInfo) -> set[Any]:
@@ -145,12 +140,7 @@ def is_mapping(field: FieldInfo) -> bool:
 def has_own(field: FieldInfo) -> bool:
     """Whether a user can write one of the things that the setting can be."""
     choice = mark_of(field, Choice)
-    return choice is not None and choice.own is not None
-
-
-def _is_flag(kinds: Iterable[Any]) -> bool:
-    """Whether true and false are among the values."""
-    return any(kind is bool or kind is True for kind in kinds)
+    return choice is not None and _OWN in choice.by_name
 
 
 def _holds(origin: type, kinds: Iterable[Any]) -> bool:
@@ -175,7 +165,7 @@ def _integer(text: str) -> int | str:
 def choices(field: FieldInfo) -> tuple[Any, ...]:
     """The names that a setting lets be chosen, None aside; empty for numbers and free text."""
     if choice := mark_of(field, Choice):
-        return tuple(choice.by_name)
+        return tuple(name for name in choice.by_name if name != _OWN)
     kinds = [field.annotation, *get_args(field.annotation)]
     named = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     return tuple(str(name).lower() if isinstance(name, bool) else name for name in named)
@@ -198,7 +188,8 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     if bool in kinds:
         return "true or false"
     if _holds(Mapping, kinds):
-        return f"a mapping such as {{length: 20}}{optional}"
+        held = "finite numbers, text, true, false, none, and lists and mappings of these"
+        return f"a mapping such as {{length: 20}}, from names to {held}{optional}"
     if _holds(tuple, kinds):
         return f"integers with commas between{optional}"
     if int in kinds or float in kinds:

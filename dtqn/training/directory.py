@@ -21,20 +21,18 @@ import envs
 from dtqn.files import fault, lock_file, write_whole
 from dtqn.program import program
 from dtqn.settings import trust
-from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of, value_of
+from dtqn.settings.config import SETTLED, Config, ConfigError, fields_of, settings_of
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import (
     Layer,
     build,
     environment_layer,
     file_layer,
-    flags_layer,
-    merge,
+    layer_of,
     named,
     nested,
     of_run,
     of_today,
-    setting_in,
     to_yaml,
 )
 from dtqn.settings.names import folder_of, name_of
@@ -118,10 +116,10 @@ def defaults() -> dict[str, Any]:
 
 
 def changed_settings(then: Mapping[str, Any], config: Config) -> list[str]:
-    """The settings in `then`, by group, that are others in `config`: `learner.gamma is 0.9, now 0.99`."""
+    """The settings in `then` that are others in `config`, in words: `learner.gamma is 0.9, now 0.99`."""
     lines = []
     for name, now in lasting_settings(resolved(config)).items():
-        if (was := setting_in(then, name, now)) != now:
+        if (was := then.get(name, now)) != now:
             lines.append(f"{name} is {was}, now {now}")
     return lines
 
@@ -410,8 +408,8 @@ class RunDir:
         if config.is_settled or not self.config_file.exists():
             return config
         stored = self.read_config()
-        asked = {name for name in SETTLED if value_of(config, name) == "auto"}
-        return config.model_copy(update={name: value_of(stored, name) for name in asked})
+        asked = {name for name in SETTLED if getattr(config, name) == "auto"}
+        return config.model_copy(update={name: getattr(stored, name) for name in asked})
 
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""
@@ -438,9 +436,9 @@ class RunDir:
         if self.is_exported:
             raise ConfigError(f"{self.path}: is an exported agent, which has no checkpoint to go on from")
         # The warm-up comes later: it may not fit a length that is refused in any case.
-        of_run = stored.model_dump() | {"warmup_env_steps": None}
+        of_run = settings_of(stored) | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]
-        given = flags_layer(flags)
+        given = layer_of(None, flags)
         config = build([*layers, given])
         if config.total_env_steps < stored.total_env_steps:
             raise ConfigError(
@@ -464,7 +462,7 @@ class RunDir:
             raise ConfigError(f"{self.checkpoints}: is damaged: {one_line(first_fault(error))}") from None
         then = of_today(trained, str(self.checkpoints))
         for name, new in named(resolved(config)).items():
-            old = setting_in(then, name, new)
+            old = then.get(name, new)
             if old != new and name not in MAY_CHANGE:
                 raise ConfigError(
                     f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
@@ -497,8 +495,8 @@ def ends_at(config: Config) -> list[float | None]:
 
 def resolved(config: Config) -> Config:
     """With what depends on the run's length made explicit."""
-    lengths = {"warmup_env_steps": config.warmup, "evaluation": {"period": config.evaluation_period}}
-    return build([Layer(None, merge(config.model_dump(), lengths))])
+    lengths = {"warmup_env_steps": config.warmup, "evaluation.period": config.evaluation_period}
+    return build([Layer(None, settings_of(config) | lengths)])
 
 
 _ABSENT = object()

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from dtqn.settings.config import Config, value_of, wrong
+from dtqn.settings.config import Config, settings_of, wrong
 from dtqn.training.directory import RunDir
 from envs import this_process
 from envs.adapters import foreign
@@ -28,7 +28,7 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
     if not (hasattr(thing, "__qualname__") or isinstance(thing, functools.partial)):
         right = "it must be a name, a class, or a function that makes one anew at each call"
         raise wrong(setting, repr(thing), right)
-    if stored is not None and this_process.holds(old := str(value_of(stored, setting))):
+    if stored is not None and this_process.holds(old := str(settings_of(stored)[setting])):
         this_process.keep(old, thing)
         foreign.forget()
         return old
@@ -37,7 +37,7 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
 
 def kept(config: Config) -> dict[str, str]:
     """The names of the run's objects that no other process finds, by setting."""
-    names = {setting: str(value_of(config, setting)) for setting in SETTINGS}
+    names = {setting: str(settings_of(config)[setting]) for setting in SETTINGS}
     return {setting: name for setting, name in names.items() if this_process.holds(name)}
 
 
@@ -55,7 +55,7 @@ def settled(config: Config, jobs: int | None = None) -> Config:
     """
     if not (held := kept(config)):
         return config
-    asked = {"actor.pool": value_of(config, "actor.pool"), "evaluator": config.evaluator, "--jobs": jobs}
+    asked = {"actor.pool": config.actor.pool.name, "evaluator": config.evaluator, "--jobs": jobs}
     for (name, value), right in zip(asked.items(), ("inline", "inline", 1), strict=True):
         if value not in (None, "auto", right):
             why = f"other processes do not find {next(iter(held.values()))}"

@@ -19,7 +19,7 @@ from dtqn.choices.learner import Rollouts
 from dtqn.graphs import Held
 from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config, ConfigError, MisfitError, value_of
+from dtqn.settings.config import Config, ConfigError, MisfitError, settings_of
 from dtqn.text import size
 from dtqn.training import machine
 from dtqn.training.setup import (
@@ -117,7 +117,7 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
         _EVALUATION: "evaluation.num_envs",
     }
     largest = max(settings, key=lambda part: plan.get(part, 0))
-    name, value = settings[largest], value_of(config, settings[largest])
+    name, value = settings[largest], settings_of(config)[settings[largest]]
     room = available - (taken - plan[largest])
     fitting = max(1, int(0.8 * value * room / plan[largest]))
     right = "a smaller network" if largest == "networks" else str(fitting)

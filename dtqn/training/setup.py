@@ -33,7 +33,6 @@ from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, trace_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
-from dtqn.settings.rules import memory_misfit
 from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
@@ -114,7 +113,7 @@ def check_own(config: Config) -> None:
         raise ConfigError(str(error)) from None
     if network.core.is_own:
         made = make_network(config)
-        if misfit := memory_misfit(config, trace_window(made)):
+        if misfit := next(config.replay.memory_misfits(config, trace_window(made)), None):
             raise MisfitError(misfit)
 
 

@@ -12,7 +12,7 @@ from dtqn.experiments.sweep import check
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import draws
 from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import Layer, nested, setting_in
+from dtqn.settings.layers import Layer, flat
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
@@ -45,9 +45,9 @@ def test_the_command_of_wandbs_agent_is_accepted(path, capsys):
         assert argv[:3] == ["/usr/bin/env", "python", "run.py"]
         assert "--resume=auto" in argv
         assert cli.main([*argv[3:], "--print-config"]) == 0
-        config = yaml.safe_load(capsys.readouterr().out)
+        config = flat(yaml.safe_load(capsys.readouterr().out))
         for name, value in parameters.items():
-            assert setting_in(config, name) == value
+            assert config[name] == value
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -240,7 +240,7 @@ def test_arguments_that_a_task_needs_may_be_searched(tmp_path, monkeypatch):
     path.write_text(yaml.safe_dump({"method": "grid", "metric": metric, "parameters": parameters}))
 
     def made(chosen, env="needy:Needy"):
-        config = resolve(None, {"env": env}, {}, below=[Layer("search", nested(chosen))])
+        config = resolve(None, {"env": env}, {}, below=[Layer("search", flat(chosen))])
         task_of(config)
         return config
 

@@ -79,8 +79,8 @@ def test_what_is_refused_is_one_line(
         ([str(tiny_run), "--gif", "film.mov"], "--gif is film.mov: its name must end in .gif"),
         ([str(undrawn), "--gif", str(tmp_path / "a.gif")], "the task cannot be drawn"),
         (["nowhere"], "holds no run"),
-        ([str(tiny_run), "--delay", "-1"], "must be a number from 0 to 3600"),
-        ([str(tiny_run), "--delay", "1e300"], "must be a number from 0 to 3600"),
+        ([str(tiny_run), "--delay", "-1"], "must be a number of at least 0 and at most 3600"),
+        ([str(tiny_run), "--delay", "1e300"], "must be a number of at least 0 and at most 3600"),
     ):
         assert message in tiny.refused(capsys, "watch", *flags)
     assert cli.main(["watch", str(undrawn)]) == 0, "a task without a picture has lines all the same"

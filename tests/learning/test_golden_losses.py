@@ -44,7 +44,7 @@ def losses(name: str, updates: int = 5) -> list[float]:
     """In float32 on one thread, the preset's network and learner; step sizes of its own, not those tuned."""
     preset = presets.find_agent(name.partition("+")[0]).preset
     step_sizes = {"learning_rate": 5e-4, "target_update": {"rate": 0.005}, "reward_scale": 0.2}
-    given = [layers.Layer("test", layers.nested(x)) for x in (OPTIONS.get(name, {}), {"learner": step_sizes})]
+    given = [layers.Layer("test", layers.flat(x)) for x in (OPTIONS.get(name, {}), {"learner": step_sizes})]
     config = layers.build([preset, *given])
     torch.manual_seed(0)
     network = networks.build(config.network, SPACES["multi_discrete"], NUM_ACTIONS)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import envs
 from dtqn.settings.config import Config, TaskConfig, fields_of
-from dtqn.settings.layers import Layer, nested, yaml_of
+from dtqn.settings.layers import Layer, flat, nested, yaml_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal
 from dtqn.training.directory import config_hash, deciding_settings
@@ -89,9 +89,13 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
         ),
         (
             _OWN | {"network.core.kwargs": "{a: .nan}"},
-            "network.core.kwargs is {'a': nan}; it must be a mapping",
+            "network.core.kwargs is '{a: .nan}' (from --network.core.kwargs): must be a mapping such as "
+            "{length: 20}, from names to finite numbers, text",
         ),
-        (_OWN | {"network.core.kwargs.a": ".nan"}, "network.core.kwargs is {'a': nan}; it must be a mapping"),
+        (
+            _OWN | {"network.core.kwargs.a": ".nan"},
+            "network.core.kwargs is {'a': nan} (from --network.core.kwargs): must be a mapping",
+        ),
         (
             _OWN | {"network.core.kwargs": "{a: 4}", "network.core.kwargs.a": "3"},
             "network.core.kwargs.a is there twice",
@@ -137,15 +141,15 @@ def test_settings_of_ones_own_that_are_wrong_are_one_line(flags, message):
     ],
 )
 def test_one_setting_of_ones_own_is_laid_over_the_others(below, flags, kwargs):
-    layer = Layer("below", nested(below))
+    layer = Layer("below", flat(below))
     assert resolve(None, _OWN | flags, {}, below=[layer]).network.core.kwargs == kwargs
 
 
 def test_a_mapping_given_as_text_is_written_as_text():
     """Read again it still replaces what is below, key for key."""
-    below, long = Layer("below", nested({"network.core.kwargs": {"size": 1}})), "a long word " * 20
+    below, long = Layer("below", flat({"network.core.kwargs": {"size": 1}})), "a long word " * 20
     values = nested({"network.core.kwargs": f"{{heads: 4, name: '{long}'}}", "learner.n_step": 3})
-    again = Layer("again", nested(yaml.safe_load(yaml_of(values))))
+    again = Layer("again", flat(yaml.safe_load(yaml_of(values))))
     config = resolve(None, _OWN, {}, below=[below, again])
     assert config.network.core.kwargs == {"heads": 4, "name": long}
     assert config.learner.n_step == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtqn.settings import layers, presets
-from dtqn.settings.config import Config, value_of
+from dtqn.settings.config import Config, settings_of
 
 FILES = sorted((layers.CONFIGS / "paper").glob("*.yaml"))
 NAMES = [path.stem for path in FILES]
@@ -76,7 +76,7 @@ def test_an_agent_is_as_published_on_every_task(agent: str, env: str) -> None:
         name: value for name, value in expected.items() if "." in name and not name.startswith(of_run)
     }
     config = presets.resolve(None, {"agent": agent, "env": env}, {})
-    assert {name: value_of(config, name) for name in of_agent} == of_agent
+    assert {name: settings_of(config)[name] for name in of_agent} == of_agent
 
 
 def test_every_file_is_documented_here() -> None:
@@ -87,7 +87,7 @@ def test_every_file_is_documented_here() -> None:
 def test_it_is_the_published_set_up(file: Path) -> None:
     config = resolved(file)
     expected = OF_ALL | OF_EACH[file.stem]
-    assert {name: value_of(config, name) for name in expected} == expected
+    assert {name: settings_of(config)[name] for name in expected} == expected
     # That code's gates would read these with `network.core.gate: gru`; the published sums have no gates.
     assert set(config.unread()) <= {"network.core.gate_bias", "network.core.share_gates"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import envs
 from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, ConfigError, choices_of, fields_of, settings_of
-from dtqn.settings.layers import Layer, nested, read_yaml
+from dtqn.settings.layers import Layer, flat, nested, read_yaml
 from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
 
@@ -101,6 +101,7 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"a.b.c.d: 1", "a is no setting (from {})"),
         (b"? !!int 3\n: 4", "3 is no setting (from {})"),
         (b"learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        (b"learner: 5\nlearner.n_step: 2", "learner is 5 (from {}): must be a group of settings"),
         (b"seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
     ],
 )
@@ -172,9 +173,9 @@ def test_any_legal_settings_survive_yaml_and_flags(data):
     }
     if chosen.get("learner.n_step", 0) > 100:
         del chosen["learner.n_step"]
-    typed = layers.build([Layer("a", nested(chosen))])
-    assert layers.build([Layer(None, nested({name: str(value) for name, value in chosen.items()}))]) == typed
-    assert layers.build([Layer("b", yaml.safe_load(layers.to_yaml(typed)))]) == typed
+    typed = layers.build([Layer("a", flat(chosen))])
+    assert layers.build([Layer(None, flat({name: str(value) for name, value in chosen.items()}))]) == typed
+    assert layers.build([Layer("b", flat(yaml.safe_load(layers.to_yaml(typed))))]) == typed
 
 
 def _presets(folder):
@@ -225,7 +226,7 @@ def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
 
 
 def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number():
-    below = [Layer("own.yaml", nested({"network.core.memory_length": "horizon"}))]
+    below = [Layer("own.yaml", flat({"network.core.memory_length": "horizon"}))]
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
@@ -236,8 +237,25 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
     assert resolve(None, given, {}, below=below).network.core.memory_length == 7
 
 
+def test_a_flag_may_name_the_horizon():
+    config = resolve(None, {"env": "t-maze-passive-9", "network.core.memory_length": "horizon"}, {})
+    assert config.network.core.memory_length == 11
+    longer = {"env": "t-maze-passive-9", "task.time_limit": "20", "network.core.memory_length": "horizon"}
+    assert (
+        resolve(None, longer, {}).network.core.memory_length
+        == envs.spec("t-maze-passive-9", time_limit=20).horizon
+    )
+
+
+def test_a_wrong_group_is_named_with_its_own_source(tmp_path):
+    """The preset of the task has settings of that group too."""
+    (tmp_path / "mine.yaml").write_text("network: [1]")
+    file = str(tmp_path / "mine.yaml")
+    assert error_of({"agent": file}) == f"network is [1] (from {file}): must be a group of settings"
+
+
 def test_a_users_own_words_are_left_as_they_are():
-    below = [Layer("own.yaml", {"task": {"kwargs": {"mode": "horizon"}}})]
+    below = [Layer("own.yaml", {"task.kwargs": {"mode": "horizon"}})]
     assert resolve(None, {"env": "t-maze-passive-9"}, {}, below=below).task.kwargs == {"mode": "horizon"}
 
 
@@ -294,7 +312,7 @@ def test_a_suites_settings_change_nothing_of_a_published_agent(tmp_path, over_ta
     file.write_text("{learner: {n_step: 9}, network: {memory_length: 5}}")
     agent.write_text(yaml.safe_dump({"over_task": over_task, "learner": {"gamma": 0.9, "n_step": 8}}))
     of_suite = {"learner.gamma": 0.7, "learner.n_step": 2, "network.core.memory_length": "horizon"}
-    suite = [Layer("s", nested(of_suite))]
+    suite = [Layer("s", flat(of_suite))]
     budget = [Layer("s", {"total_env_steps": 4000, "warmup_env_steps": 40})]
     flags = {"agent": str(agent), "env": "t-maze-passive-20"}
     config = resolve(file, flags, {}, below=budget, suite=suite)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from dtqn.settings import rules
 from dtqn.settings.config import Config, fields_of
 from dtqn.settings.presets import resolve
 from tests.settings.resolving import error_of
@@ -160,10 +159,10 @@ def test_a_setting_that_the_others_leave_unread_is_named(flags, unread):
 def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     """The suite's own cores are asked by their settings, and give what is asked of a built network."""
     config = resolve(None, {"network.core": "my:core", "replay.memory": "refreshed"}, {})
-    assert rules.memory_misfit(config, 3) is None
-    assert (rules.memory_misfit(config, 10**6) or "").startswith("replay.capacity is 500000")
+    assert not list(config.replay.memory_misfits(config, 3))
+    assert next(config.replay.memory_misfits(config, 10**6)).startswith("replay.capacity is 500000")
     own = resolve(None, {}, {})
-    assert rules.memory_misfit(own, own.network.core.trace_window) is None
+    assert not list(own.replay.memory_misfits(own, own.network.core.trace_window))
 
 
 _LACKING = "which has no such setting; of "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dtqn.settings.config import fields_of, value_of
+from dtqn.settings.config import fields_of, settings_of
 from dtqn.settings.presets import resolve
 from dtqn.settings.values import legal, nearest
 from tests.settings.resolving import error_of
@@ -30,7 +30,7 @@ from tests.settings.resolving import error_of
 )
 def test_text_is_read_as_people_write_it(name, text, value):
     config = resolve(None, {name: text}, {})
-    found = value_of(config, name.replace("-", "_"))
+    found = settings_of(config)[name.replace("-", "_")]
     assert found == value
     assert type(found) is type(value)
 
