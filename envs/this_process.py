@@ -6,10 +6,12 @@ notebook's cell, a lambda and a closure are such; so is all of a script that is 
 
 from __future__ import annotations
 
+import dis
 import functools
+import hashlib
 import importlib.util
-import inspect
 import itertools
+import pickle
 import re
 import sys
 from collections.abc import Iterable
@@ -86,18 +88,38 @@ def _made_of(thing: Any, seen: list[Any]) -> object:
         case type():
             parts = (*thing.__bases__, {k: x for k, x in vars(thing).items() if k not in _OF_PYTHON})
         case FunctionType():
-            parts = (thing.__code__, thing.__defaults__, *inspect.getclosurevars(thing)[:2])
+            held = tuple(cell.cell_contents for cell in thing.__closure__ or ())
+            used = {x: thing.__globals__.get(x) for x in sorted(_globals(thing.__code__))}
+            parts = (thing.__code__, thing.__defaults__, thing.__kwdefaults__, held, used)
         case functools.partial():
             parts = (thing.func, thing.args, thing.keywords)
         case CodeType():
             parts = (thing.co_code, thing.co_names, thing.co_consts)
-        case tuple() | dict():
+        case tuple() | list() | dict():
             parts = (*thing, *(thing.values() if isinstance(thing, dict) else ()))
         case ModuleType():
             return thing.__name__
+        case set() | frozenset():
+            return sorted(map(repr, thing))
         case _:
-            return sorted(map(repr, thing)) if isinstance(thing, frozenset) else repr(thing)
+            text = repr(thing)
+            is_whole = " at 0x" not in text and "..." not in text
+            return text if is_whole else _digest(thing) or text, _made_of(type(thing), seen)
     return [_made_of(part, seen) for part in parts]
+
+
+def _globals(code: CodeType) -> set[str]:
+    """The global names that code reads, and the functions within it."""
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+def _digest(value: Any) -> str:
+    """Of all that a value holds, whose text does not show it; empty where that is not known."""
+    try:
+        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+    except Exception:  # of whatever is in it
+        return _digest(vars(value)) if hasattr(value, "__dict__") else ""
 
 
 def _own(name: str) -> str:

@@ -357,6 +357,24 @@ def test_a_fault_of_the_task_is_raised_after_saving(cell):
     assert (Path("run") / "checkpoint" / "latest").exists()
 
 
+_USES = """
+import numpy as np
+
+def helper(x):
+    return x + {step}
+
+class Held:
+    pass
+
+t, big, held = {t}, np.zeros(5000), Held()
+big[2500], held.v = {big}, {v}
+
+class Uses:
+    def step(self):
+        self.t = sum(helper(x) for x in big) + held.v
+"""
+
+
 def compare(*arguments: Any, **more: Any) -> Any:
     return dtqn.compare(*arguments, **{**_SMALL, "seeds": 1, **more})
 
@@ -476,10 +494,14 @@ def test_an_object_that_is_made_again_has_its_name_again(cell):
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(_CELL, scope)
     things = [cell.Walk, scope["Walk"], walks(2), walks(4), walks(2)]
-    things += [walks(2, log := object()), walks(2, object()), walks(2, log)]
+    things += [walks(2, log := threading.Lock()), walks(2, threading.Lock()), walks(2, log)]
     exec(_CELL.replace("self.t >= 5, False", "self.t >= 4, False"), scope)
     names = [this_process.name_of(thing).removeprefix("this_process:") for thing in [*things, scope["Walk"]]]
     lambdas = ["lambda", "lambda_2", "lambda", "lambda_3", "lambda_4", "lambda_3"]
     assert names == ["Walk", "Walk", *lambdas, "Walk_2"]
+    for changed in ({"step": 5}, {"big": 1}, {"v": 2}, {"t": 3}, {}):
+        exec(_USES.format(**{"step": 1, "big": 0, "v": 1, "t": 0, **changed}), scope)
+        names.append(this_process.name_of(scope["Uses"]).removeprefix("this_process:"))
+    assert names[-5:] == ["Uses", "Uses_2", "Uses_3", "Uses_4", "Uses_4"], "t is an attribute, no global"
     told = {name: this_process.content(f"this_process:{name}") for name in names}
     assert told["lambda"] != told["lambda_2"] and told["lambda_3"] == told["lambda_4"], "of no address"
