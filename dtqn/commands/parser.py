@@ -101,10 +101,14 @@ class Parser(argparse.ArgumentParser):
         return result
 
     def _declare_within(self, option: str, declared: dict[str, str]) -> None:
-        """An option for a name within a mapping, or an old one."""
+        """An option for a name within a mapping, an old one, or another spelling."""
         name = spelled(option.lstrip("-"))
         is_old = setting_of(name) in gone.MOVED and "network.core" in declared
-        if (is_old or setting_of(name) in declared) and plain(option) not in declared:
+        if plain(option) in declared:
+            return
+        if name in declared:  # `network.core.name`
+            declared[plain(option)] = declared[name]
+        elif is_old or setting_of(name) in declared:
             self.add_argument(f"--{name}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
             declared[plain(option)] = f"--{name}"
 

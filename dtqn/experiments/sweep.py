@@ -31,6 +31,7 @@ from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.layers import Layer, flat, to_yaml
 from dtqn.settings.task import task_of
+from dtqn.settings.trust import UntrustedError
 from dtqn.text import columns, counted, terminal_width
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
@@ -192,6 +193,8 @@ class Sweep:
                 break
             try:
                 path = self._unused(draw.parameters)
+            except UntrustedError:  # no fault of the draw
+                raise
             except ConfigError as error:  # such as a width that its heads do not divide
                 self.study.add(draw, refused=str(error))
             else:

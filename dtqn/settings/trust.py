@@ -46,6 +46,10 @@ def given(trust_code: bool) -> Iterator[None]:
         _trusts.reset(token)
 
 
+class UntrustedError(ConfigError):
+    """Code that only a file names."""
+
+
 def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
     """Refuse code that only a file names.
 
@@ -53,7 +57,7 @@ def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
         asked: by name, the value of a setting and the file that it is from; None: the user has typed it.
 
     Raises:
-        ConfigError: one line with the file, and the code that it wants to run.
+        UntrustedError: one line with the file, and the code that it wants to run.
     """
     values = {name: value for name, (value, _) in asked.items()}
     code = named(values)
@@ -61,7 +65,7 @@ def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
     if not of_files or _trusts.get() or os.environ.get(VARIABLE) == "1" or _digest(code) in _known():
         return
     wanted = ", ".join(f"{name} is {one_line(values[name], 80)}" for name in of_files)
-    raise ConfigError(
+    raise UntrustedError(
         f"{next(iter(of_files.values()))}: {wanted}, which is code that a file wants to run; "
         "--trust-code lets it, if you know what it does (docs/security.md)"
     )

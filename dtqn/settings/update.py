@@ -32,7 +32,10 @@ def _of_settings(values: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     if not found:
         return dict(values)
     moved |= found
-    return nested(fitted(today), brief=True)
+    fitting = fitted(today)
+    # Where the file does not choose, another file or a flag may.
+    kept = {x: value for x, value in today.items() if x in fitting or x.rpartition(".")[0] not in today}
+    return nested(kept, brief=True)
 
 
 def _of_suite(content: Mapping[str, Any], moved: Moved) -> dict[str, Any]:

@@ -91,6 +91,14 @@ def test_an_old_name_beside_the_new_one_is_refused():
             "learner.batch_size is learner.batches.size",
         ),
         (
+            "learner: {target_update_period: 100}\nagents: {lstm: {network: {skip_connections: true}}}",
+            {
+                "learner": {"target_update": {"period": 100}},
+                "agents": {"lstm": {"network": {"core": {"skip_connections": True}}}},
+            },
+            "learner.target_update_period is learner.target_update.period",
+        ),
+        (
             "tasks: [{name: a, settings: {learner: {munchausen: true}}}]\n"
             "shares_of_budget: {learner.env_steps_per_update: 0.1}",
             {
