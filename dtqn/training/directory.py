@@ -317,8 +317,10 @@ class RunDir:
         if not isinstance(result, dict):
             return None
         config = self.read_config()
-        same = result.get("ends_at") == ends_at(config) and not self.task_change(config, result.get("task"))
-        return result if same else None
+        names = (config.env, *own_networks(config))
+        is_elsewhere = any(map(this_process.problem, names))  # what it ran on cannot be looked at
+        same = is_elsewhere or not self.task_change(config, result.get("task"))
+        return result if same and result.get("ends_at") == ends_at(config) else None
 
     def claim(self) -> None:
         """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""

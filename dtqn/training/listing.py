@@ -29,7 +29,7 @@ def runs_in(folder: Path) -> tuple[list[Found], dict[str, str]]:
         ConfigError: there is no such folder.
     """
     if not folder.is_dir():
-        raise ConfigError(f"DIR is {folder}: there is no such folder; must be one of runs")
+        raise ConfigError(f"DIR is {folder}: there is no such folder; must be a folder of runs")
     found, broken, waiting = list[Found](), dict[str, str](), [folder]
     while waiting:
         path = waiting.pop()
@@ -50,11 +50,12 @@ def runs_in(folder: Path) -> tuple[list[Found], dict[str, str]]:
 
 def _found(directory: RunDir) -> Found:
     config, (rows, result) = directory.read_config(), read_run(directory)
-    state = "exported" if directory.is_exported else "finished" if result is not None else "stopped"
-    state = "running" if state == "stopped" and directory.in_use else state
+    steps = int(rows[-1]["env_steps"] or 0) if rows else 0
+    is_over = result is not None or steps >= config.total_env_steps  # be its code another by now
+    state = "exported" if directory.is_exported else "finished" if is_over else "stopped"
+    state = "running" if state != "exported" and directory.in_use else state
     last = next(filter(is_evaluation, reversed(rows)), {})
     task, agent = name_of(config)
-    steps = int(rows[-1]["env_steps"] or 0) if rows else 0
     return {
         **{"run_dir": str(directory.path), "task": task, "agent": agent, "seed": config.seed, "state": state},
         **{"env_steps": steps, "total_env_steps": config.total_env_steps},
