@@ -96,8 +96,7 @@ class MemoryChainDynamics(FieldDynamics):
 
         The agent sees the bits in the first two rows only.
         """
-        picture = np.empty((2 * TILE, self._bits * TILE, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((2 * TILE, self._bits * TILE, 3), FLOOR, np.uint8)
         for bit, value in enumerate(self.context[copy].tolist()):
             edge = 2 if bit == self.query[copy] else TILE // 4
             tile = picture[:TILE, bit * TILE : (bit + 1) * TILE]
@@ -158,8 +157,7 @@ class DiscountingChainDynamics(FieldDynamics):
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
-        picture = np.empty((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), FLOOR, np.uint8)
         for chain, steps in enumerate(_REWARD_STEPS.tolist()):
             row = picture[chain, 4:-4]
             row[:, : 4 * steps] = LINE

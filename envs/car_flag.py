@@ -92,8 +92,7 @@ class CarFlagDynamics(FieldDynamics):
         x = np.arange(-MAX_POSITION + 0.5 / PIXELS, MAX_POSITION, 1 / PIXELS)
         height, road = 96, 72
         y = np.arange(height)[:, None]
-        picture = np.empty((height, len(x), 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((height, len(x), 3), FLOOR, np.uint8)
         picture[road:] = WALL
         heard = PRIEST[0] <= position <= PRIEST[1]
         picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = VIEW

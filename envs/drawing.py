@@ -17,6 +17,8 @@ RED: Final = (206, 52, 52)
 GREEN: Final = (46, 148, 84)
 BLUE: Final = (48, 98, 204)
 YELLOW: Final = (232, 200, 40)
+COLOURS: Final = ((150, 150, 150), RED, GREEN, BLUE, YELLOW)
+"""By gridverse's codes of colours."""
 
 TILE: Final = 32  # pixels per side of a cell of a map
 Y, X = np.meshgrid(*[(np.arange(TILE) + 0.5) * 2 / TILE - 1] * 2, indexing="ij")
@@ -40,8 +42,7 @@ def joined(tiles: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def card(number: int, up: bool) -> NDArray[np.uint8]:
     """A card with a number of up to four digits, pale unless it is `up`, uint8 [height, width, 3]."""
-    card = np.empty((CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
-    card[:] = WALL
+    card = np.full((CARD_HEIGHT, CARD_WIDTH, 3), WALL, np.uint8)
     card[3:-3, 2:-2] = _FACE if up else _BACK
     rows = [[int(_DIGITS[int(digit)][row]) for digit in str(number)] for row in range(5)]
     # Each row of a digit is three bits; the fourth is the gap to the next digit.

@@ -99,8 +99,7 @@ class MemoryCardsDynamics(FieldDynamics):
         The pale numbers of cards that are face down cannot be seen by the agent.
         """
         columns = min(10, len(self._deck))
-        tiles = np.empty((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
-        tiles[:] = WALL
+        tiles = np.full((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), WALL, np.uint8)
         for position in np.flatnonzero(~self.removed[copy]):
             up = bool(position == self.shown[copy])
             tiles[divmod(position, columns)] = card(int(self.cards[copy, position]), up)

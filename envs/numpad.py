@@ -201,8 +201,7 @@ class NumpadDynamics(FieldDynamics):
         the sequence, is what the agent cannot see. The agent is the dark disc, its velocity the stroke."""
         side = np.arange(-self._edge + 0.5 / PIXELS, self._edge, 1 / PIXELS)
         x, y = np.meshgrid(side, side)
-        picture = np.empty((*x.shape, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((*x.shape, 3), FLOOR, np.uint8)
         order = self.sequence[copy].astype(np.intp)
         centre = np.stack([order % self._size, order // self._size], axis=1) + (0.5 - self._edge)
         lit = int(self.lit[copy])

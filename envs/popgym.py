@@ -155,8 +155,7 @@ class RecallDynamics(FieldDynamics):
         """
         rows = self._rows[copy].reshape(self._end + 1, -1)
         lines = rows.shape[1] + 1
-        picture = np.empty((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), np.uint8)
-        picture[:] = WALL
+        picture = np.full((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), WALL, np.uint8)
         now = int(self.time[copy])
         for place, row in enumerate(range(now - _STRIP + 1, now + 1)):
             if row < 0:
@@ -165,8 +164,7 @@ class RecallDynamics(FieldDynamics):
                 picture[line, :, place] = card(number, row == now)
             if self._right[copy, row] >= 0 and row < self._end:
                 picture[-1, :, place] = card(int(self._right[copy, row]), False)
-        bar = np.empty((8, _STRIP * CARD_WIDTH, 3), np.uint8)
-        bar[:] = AGENT
+        bar = np.full((8, _STRIP * CARD_WIDTH, 3), AGENT, np.uint8)
         bar[2:-2, : round(now / self._end * bar.shape[1])] = VIEW
         return np.concatenate([picture.reshape(lines * CARD_HEIGHT, -1, 3), bar])
 

@@ -117,8 +117,7 @@ class RockSampleDynamics(FieldDynamics):
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The map; good rocks are green, bad ones red, a rock that was just checked has a yellow frame."""
         size = self._size
-        tiles = np.empty((size, size, TILE, TILE, 3), np.uint8)
-        tiles[:] = FLOOR
+        tiles = np.full((size, size, TILE, TILE, 3), FLOOR, np.uint8)
         tiles[:, -1] = VIEW
         tiles[:, :, 0], tiles[:, :, :, 0] = LINE, LINE
         for rock, (row, column) in enumerate(self._rocks.tolist()):

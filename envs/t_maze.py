@@ -113,8 +113,7 @@ class TMazeDynamics(FieldDynamics):
         end = max(6, width // cells)  # the cells at both ends, however narrow the others are
         goal = int(self.goal[copy])
         x, y = self.position[copy].tolist()
-        picture = np.empty((3, height, width, 3), np.uint8)
-        picture[:] = WALL
+        picture = np.full((3, height, width, 3), WALL, np.uint8)
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE

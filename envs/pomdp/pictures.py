@@ -32,8 +32,7 @@ def draw_map(cells: Sequence[tuple[int, int]], marks: Iterable[Mark]) -> NDArray
     A picture of [H, W, 3] pixels, a border of one wall cell included.
     """
     height, width = (1 + max(axis) for axis in zip(*cells, strict=True))
-    tiles = np.empty((height + 2, width + 2, TILE, TILE, 3), np.uint8)
-    tiles[:] = WALL
+    tiles = np.full((height + 2, width + 2, TILE, TILE, 3), WALL, np.uint8)
     for y, x in cells:
         tile = tiles[y + 1, x + 1]
         tile[:] = FLOOR
@@ -52,8 +51,7 @@ def draw_strips(num_states: int, num_symbols: int, state: int, observation: int)
     strips = [_strip(num_states, state, BLUE), _strip(num_symbols, observation, RED)]
     width = max(strip.shape[1] for strip in strips) + 2 * SQUARE
     height = sum(strip.shape[0] for strip in strips) + 3 * SQUARE
-    picture = np.empty((height, width, 3), np.uint8)
-    picture[:] = WALL
+    picture = np.full((height, width, 3), WALL, np.uint8)
     top = SQUARE
     for strip in strips:
         picture[top : top + strip.shape[0], SQUARE : SQUARE + strip.shape[1]] = strip
