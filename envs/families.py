@@ -38,7 +38,7 @@ GRIDVERSE_FILE: Final = "gridverse:"
 POMDP_FILE: Final = "pomdp:"
 _LEVELS: Final = ("easy", "medium", "hard")
 OWN: Final = Family("envs.own_dynamics", r"[A-Za-z_][\w.]*:")
-OTHERS: Final = Family("envs.adapters.family", "")
+OTHERS: Final = Family("envs.adapters.foreign", "")
 FAMILIES: Final = (
     Family(
         "envs.gridverse.family",

@@ -10,6 +10,7 @@ or an option that is nearly right.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from envs.adapters.spaces import each, parts
 from envs.language import Language
 from envs.options import TaskOptions
 from envs.vector import AnyVectorEnv, Dynamics, FirstRow, NativeVectorEnv, Seed, positive_int
@@ -75,9 +77,8 @@ class TaskSpec:
     @property
     def observations_repeat(self) -> bool:
         """Whether an observation can come twice: any but one with real numbers."""
-        space = self.observation_space
-        parts = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
-        return not any(np.issubdtype(part.dtype or np.float64, np.floating) for part in parts)
+        spaces = [part for _, part in parts(self.observation_space)]
+        return not any(np.issubdtype(space.dtype or np.float64, np.floating) for space in spaces)
 
     @property
     def ceiling_note(self) -> str:
@@ -112,7 +113,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()
         self._needs_reset = False
-        return _only(observation), {}
+        return each(operator.itemgetter(0), observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step.
@@ -126,7 +127,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         observation, reward, terminated, truncated, infos = self._vector.step(np.asarray(action)[None])
         self._needs_reset = bool(terminated[0] or truncated[0])
         return (
-            _only(observation),
+            each(operator.itemgetter(0), observation),
             float(reward[0]),
             bool(terminated[0]),
             bool(truncated[0]),
@@ -137,13 +138,6 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         """An RGB picture, uint8 [height, width, 3] in pixels; None without a render mode."""
         pictures = self._vector.render()
         return None if pictures is None else pictures[0]
-
-
-def _only(observation: Any) -> Any:
-    """The observation of the only copy: an array's first row, or that of each array of a dict."""
-    if isinstance(observation, dict):
-        return {key: part[0] for key, part in observation.items()}
-    return observation[0]
 
 
 class Task(NamedTuple):

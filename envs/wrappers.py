@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.adapters.spaces import Observations
+from envs.adapters.spaces import Observations, each, parts
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, positive_int
@@ -72,7 +72,7 @@ class Change:
     """
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
-        self._before = _parts(space)
+        self._before: Any = dict(space.spaces) if isinstance(space, Dict) else space
         changed = each(self.changed, self._before)
         self.space: gymnasium.Space[Any] = Dict(changed) if isinstance(changed, dict) else changed
         """After the change, of one copy."""
@@ -140,22 +140,6 @@ class ObservationWrapper(AnyWrapper):
         self._change.set_state(state["change"])
 
 
-def each(function: Callable[..., Any], *trees: Any) -> Any:
-    """`function` on the arrays (or spaces) of observations of one shape: each key's, or the only one."""
-    if isinstance(trees[0], dict):
-        return {key: function(*(tree[key] for tree in trees)) for key in trees[0]}
-    return function(*trees)
-
-
-def _parts(space: gymnasium.Space[Any]) -> Any:
-    """The spaces of an observation's arrays: a dict of them, or the only one."""
-    return dict(space.spaces) if isinstance(space, Dict) else space
-
-
-def _list(parts: Any) -> list[Any]:
-    return list(parts.values()) if isinstance(parts, dict) else [parts]
-
-
 class Hide(Change):
     """A vector without the components `hidden`."""
 
@@ -193,7 +177,7 @@ class Pictures(Change):
     wanted = "picture"
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
-        if not any(map(self.applies, _list(_parts(space)))):
+        if not any(self.applies(part) for _, part in parts(space)):
             option = f"{type(self).__name__} is {value}".lower()
             raise ValueError(f"task.{option}, but {id} observes no {self.wanted} but {space}")
         super().__init__(space, id, value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,44 +61,20 @@ def _parameter(what: str, key: str, value: Any) -> Any:
     return values.read(value, f"{what}: {key}", values.PARAMETERS.get(key, values.number))
 
 
-@dataclass(frozen=True)
-class WorldFacts:
+def _facts(data: Any) -> dict[str, Any]:
     """A world's description of itself: the key `task` of its data, which gym-gridverse's own files lack.
 
-    All may be left out; None leaves it to whoever shows the world as a task.
+    Raises:
+        ValueError: one line that names the key and what would be right.
     """
-
-    description: str | None = None
-    """One line."""
-    source: str | None = None
-    """The world's origin, on one line."""
-    observation: str = "grid"
-    """The observation where a user does not choose, one of `representations.OBSERVATIONS`."""
-    time_limit: int = 250
-    """Steps after which an episode is truncated, unless another limit is asked for. 250 is DTQN's for its
-    worlds; the package has none. The longest of 5,000 shortest ways to an exit in its largest world was 20
-    steps, so this leaves room to search."""
-    best_return: float | None = None
-    """The best achievable expected undiscounted return, where it is known."""
-    success_ceiling: float = 1.0
-    """The highest success rate that any agent can reach, where that is known to be below 1."""
-
-    @classmethod
-    def from_data(cls, data: Any) -> WorldFacts:
-        """The facts of a mapping.
-
-        Raises:
-            ValueError: one line that names the key and what would be right.
-        """
-        known = [field.name for field in fields(cls)]
-        if not isinstance(data, Mapping):
-            raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {', '.join(known)}")
-        for key, value in data.items():
-            if key not in known:
-                hint = f"{meant(key, known)} (known: {', '.join(known)})"
-                raise ValueError(f"task holds the unknown key {key!r}{hint}")
-            values.read(value, f"task.{key}", values.FACTS[key])
-        return cls(**data)
+    known = ", ".join(values.FACTS)
+    if not isinstance(data, Mapping):
+        raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {known}")
+    for key in data:
+        if key not in values.FACTS:
+            raise ValueError(f"task holds the unknown key {key!r}{meant(key, values.FACTS)} (known: {known})")
+        values.read(data[key], f"task.{key}", values.FACTS[key])
+    return dict(data)
 
 
 @dataclass(frozen=True)
@@ -216,8 +192,8 @@ class WorldSpec:
     observation: FunctionSpec
     """Its `area` says which rows and columns are in view, its name or visibility function what is seen."""
     terminating: FunctionSpec
-    facts: WorldFacts = field(default=WorldFacts(), compare=False)
-    """The world's description of itself, which changes nothing in it."""
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The world's description of itself by the keys of `values.FACTS`, which changes nothing in it."""
 
     @classmethod
     def from_data(cls, data: Any) -> WorldSpec:
@@ -250,7 +226,7 @@ class WorldSpec:
             observation_colors=seen_colors,
             actions=values.read(actions, "action_space", values.some_of(codes.ACTIONS)),
             **{field: function_specs(data[key], key, kind) for key, (field, kind) in _FUNCTIONS.items()},
-            facts=WorldFacts.from_data(data.get("task", {})),
+            facts=_facts(data.get("task", {})),
         )
         spec._check()
         return spec

@@ -1,7 +1,7 @@
 """The worlds that gym-gridverse registers and those that DTQN adds, in the layout of the former's YAML files.
 
 To add one is to add its data to `DTQN`, `PACKAGE` or a dictionary of its own in `SHIPPED`; what it says of
-itself stands under `task` (`envs.gridverse.world.WorldFacts`).
+itself stands under `task` (`envs.gridverse.values.FACTS`).
 
 A world here, a file of a user's and what the package itself is given are the same kind of data, read by
 `WorldSpec.from_data`.
