@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, BLUE, FLOOR, GREEN
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 SIZES: Final = (2, 3, 4)
@@ -234,16 +233,12 @@ def _to_segment(
 _SIZE_BY_ID: Final = {f"numpad-{size}x{size}": size for size in SIZES}
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     if id not in _SIZE_BY_ID:
         return None
-    make = functools.partial(NumpadDynamics, _SIZE_BY_ID[id])
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description="Find the hidden sequence of all pads by trying, and repeat it while there is time.",
-        time_limit=500,
-        success="the sequence was completed at least once",
-        source="Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
-    )
-    return native_task(spec, make, options)
+    return functools.partial(NumpadDynamics, _SIZE_BY_ID[id]), {
+        "description": "Find the hidden sequence of all pads by trying, and repeat it while there is time.",
+        "time_limit": 500,
+        "success": "the sequence was completed at least once",
+        "source": "Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
+    }

@@ -2,10 +2,11 @@
 
 A family of tasks is a module with a function, listed with its names in `envs.families`:
 
-    find(id, options) -> the task of that name, or None where the name is none of the family's
+    find(id) -> the `Native` of that name, or None where the name is none of the family's
 
-Names may be more than are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name
-or an option that is nearly right.
+One that `reads_options` has `find(id, options)`, which returns the `Task`, or None. Names may be more than
+are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name or an option that is
+nearly right.
 """
 
 from __future__ import annotations
@@ -138,6 +139,10 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         """An RGB picture, uint8 [height, width, 3] in pixels; None without a render mode."""
         pictures = self._vector.render()
         return None if pictures is None else pictures[0]
+
+
+Native = tuple[Callable[[], Dynamics], dict[str, Any]]
+"""What makes the `Dynamics` of a task, and the facts that its `TaskSpec` has beside."""
 
 
 class Task(NamedTuple):
