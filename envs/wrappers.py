@@ -12,7 +12,7 @@ An observation is one array [N, ...] or, for a Dict space, one a key; all but `h
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,7 +38,11 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
     Raises:
         ValueError: for a value out of range, and where the task's observations lack what an option is for.
     """
-    layers = _layers(task.spec.id, options)
+    layers = [  # each makes its change from the space before it
+        functools.partial(change, id=task.spec.id, value=getattr(options, name))
+        for name, change in _CHANGES.items()
+        if getattr(options, name) != getattr(TaskOptions, name)
+    ]
     if not layers:
         return task
     space = task.spec.observation_space
@@ -303,13 +307,3 @@ _CHANGES: Final[dict[str, type[Change]]] = {
     "frame_stack": FrameStack,
 }
 """By the name of the option, in their order."""
-
-
-def _layers(id: str, options: TaskOptions) -> list[Callable[[gymnasium.Space[Any]], Change]]:
-    """The makers of the changes that are asked for, each from the space before it, in their order."""
-    asked = {name: getattr(options, name) for name in _CHANGES}
-    return [
-        functools.partial(_CHANGES[name], id=id, value=value)
-        for name, value in asked.items()
-        if value != getattr(TaskOptions, name)
-    ]

@@ -160,13 +160,9 @@ def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
             limits.append(int(layer._max_episode_steps))
         layer = layer.env
-    own = _minigrid_steps(env)
-    return min([*limits, *([] if own is None else [own])], default=None)
-
-
-def _minigrid_steps(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The limit that a MiniGrid environment keeps, which some set in their reset; None for others."""
-    return int(cast(Any, env.unwrapped).max_steps) or None if _is_minigrid(env) else None
+    if _is_minigrid(env) and (own := int(cast(Any, env.unwrapped).max_steps)):  # some set it in their reset
+        limits.append(own)
+    return min(limits, default=None)
 
 
 def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:

@@ -40,13 +40,6 @@ _TABLES: Final[dict[str, _Table]] = {
 }
 
 
-# Lists of functions, and one function, as parameters of others: what they are.
-_NESTED: Final = {
-    "transition_functions": "transition",
-    "reward_functions": "reward",
-    "terminating_functions": "terminating",
-    "visibility_function": "visibility",
-}
 _IGNORED: Final = {("reset", "teleport", "random_agent")}
 """Parameters that the original's own files hold and that it drops in silence."""
 
@@ -56,8 +49,8 @@ _IGNORED: Final = {("reset", "teleport", "random_agent")}
 
 def _parameter(what: str, key: str, value: Any) -> Any:
     """The value of a parameter of the function `what`."""
-    if key in _NESTED:  # whose errors are whole lines
-        return function_specs(value, key, _NESTED[key])
+    if key != _kind(key) in _TABLES:  # whose errors are whole lines
+        return function_specs(value, key)
     return values.read(value, f"{what}: {key}", values.PARAMETERS.get(key, values.number))
 
 
@@ -136,8 +129,14 @@ class FunctionSpec:
         return functools.partial(_TABLES[self.kind][self.name], **parameters)
 
 
-def function_specs(data: Any, key: str, kind: str) -> Any:
+def _kind(key: str) -> str:
+    """The kind of the functions of a key such as `reward_functions` or `reset_function`."""
+    return key.partition("_function")[0]
+
+
+def function_specs(data: Any, key: str) -> Any:
     """A function, where `key` is in the singular, or a list of one or more as a tuple."""
+    kind = _kind(key)
     if key.endswith("_function"):
         return FunctionSpec.from_data(data, kind)
     if not isinstance(data, list | tuple) or not data:
@@ -159,13 +158,10 @@ def _bound(value: Any) -> Any:
 
 _SPACES: Final = ("state_space", "observation_space")
 _FUNCTIONS: Final = {
-    "reset_function": ("reset", "reset"),
-    "transition_functions": ("transitions", "transition"),
-    "reward_functions": ("rewards", "reward"),
-    "observation_function": ("observation", "observation"),
-    "terminating_function": ("terminating", "terminating"),
+    f"{field.rstrip('s')}_function{'s' if field.endswith('s') else ''}": field
+    for field in ("reset", "transitions", "rewards", "observation", "terminating")
 }
-"""A key of the data: the field of `WorldSpec`, and the kind of its function or functions."""
+"""By a key of the data, the field of `WorldSpec` with its function or functions."""
 _REQUIRED: Final = (*_SPACES, *_FUNCTIONS)
 _KNOWN: Final = (*_REQUIRED, "action_space", "task")
 
@@ -225,7 +221,7 @@ class WorldSpec:
             observation_objects=seen_objects,
             observation_colors=seen_colors,
             actions=values.read(actions, "action_space", values.some_of(codes.ACTIONS)),
-            **{field: function_specs(data[key], key, kind) for key, (field, kind) in _FUNCTIONS.items()},
+            **{field: function_specs(data[key], key) for key, field in _FUNCTIONS.items()},
             facts=_facts(data.get("task", {})),
         )
         spec._check()
@@ -260,7 +256,7 @@ class WorldSpec:
                 "objects": list(self.observation_objects),
                 "colors": list(self.observation_colors),
             },
-            **{key: _to_data(getattr(self, field)) for key, (field, _) in _FUNCTIONS.items()},
+            **{key: _to_data(getattr(self, field)) for key, field in _FUNCTIONS.items()},
         }
 
     @property

@@ -23,7 +23,15 @@ _RETURN_SUCCESS = "undiscounted return > 0"
 
 def find(id: str) -> Native | None:
     if id == "hallway":
-        return _hallway()
+        return functools.partial(PomdpDynamics, hallway.hallway(), hallway.draw, True), {
+            "description": (
+                "Find the goal in a corridor with noisy motion and noisy wall sensors, from an unknown place."
+            ),
+            "time_limit": HALLWAY_TIME_LIMIT,
+            "best_return": 1.0,
+            "success": f"{_RETURN_SUCCESS}: the goal was reached",
+            "source": "Littman, Cassandra, Kaelbling 1995 (ICML), gym-pomdps",
+        }
     if id == "heavenhell":
         return _heavenhell(id, 3)
     if id.startswith(_HEAVENHELL_PREFIX):
@@ -34,18 +42,6 @@ def find(id: str) -> Native | None:
     if id.startswith(POMDP_FILE):
         return _file(id)
     return None
-
-
-def _hallway() -> Native:
-    return functools.partial(PomdpDynamics, hallway.hallway(), hallway.draw, True), {
-        "description": (
-            "Find the goal in a corridor with noisy motion and noisy wall sensors, from an unknown place."
-        ),
-        "time_limit": HALLWAY_TIME_LIMIT,
-        "best_return": 1.0,
-        "success": f"{_RETURN_SUCCESS}: the goal was reached",
-        "source": "Littman, Cassandra, Kaelbling 1995 (ICML), gym-pomdps",
-    }
 
 
 def _heavenhell(id: str, n: int) -> Native:
