@@ -10,7 +10,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Task, native_task
 
 
 class Family(NamedTuple):
@@ -35,7 +35,7 @@ class Family(NamedTuple):
         if (native := find(id)) is None:
             return None
         make, facts = native
-        return native_task(TaskSpec.of(make(), id=id, **facts), make, options)
+        return native_task(make(), make, options, id=id, **facts)
 
 
 def _each(pattern: str, *values: object) -> tuple[str, ...]:

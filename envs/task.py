@@ -54,12 +54,6 @@ class TaskSpec:
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
 
-    @classmethod
-    def of(cls, dynamics: Dynamics, **facts: Any) -> TaskSpec:
-        """The facts of a native task: its spaces, its names of actions, and `facts` by the names above."""
-        names = ("observation_space", "action_space", "action_names")
-        return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
-
     @property
     def may_never_end(self) -> bool:
         """Whether nothing bounds the length of an episode."""
@@ -174,18 +168,23 @@ def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
 
 
 def native_task(
-    spec: TaskSpec,
+    made: Dynamics,
     make_dynamics: Callable[[], Dynamics],
     options: TaskOptions,
     takes: tuple[str, ...] = (),
     vector: Callable[..., NativeVectorEnv] = NativeVectorEnv,
+    **facts: Any,
 ) -> Task:
     """The task of a native `Dynamics`.
 
     Args:
+        made: the spaces and the names of actions are its own.
         takes: options that it has beside those of every task.
         vector: makes its copies, from the arguments of `NativeVectorEnv`.
+        facts: the others of its `TaskSpec`, by name.
     """
+    names = ("observation_space", "action_space", "action_names")
+    spec = TaskSpec(**{**{name: getattr(made, name) for name in names}, **facts})
     options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
         spec = _limited(spec, positive_int("time_limit", options.time_limit))

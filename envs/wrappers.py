@@ -71,8 +71,8 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
 class Change:
     """One change of observations, array by array; made for the observation space of one copy.
 
-    A subclass has `changed`, and `convert` or, where arrays are not changed each by itself, `apply`. All are
-    made from a space, the task's id, which errors name, and the option's value.
+    A subclass has `convert`, and `apply` where more than the present row decides. All are made from a space,
+    the task's id, which errors name, and the option's value.
     """
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
@@ -82,8 +82,19 @@ class Change:
         """After the change, of one copy."""
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        """The space of an array after the change, from that before it."""
-        raise NotImplementedError
+        """The space of an array after the change, from that before it: its bounds are changed like arrays."""
+
+        def of(bound: Any) -> Array:
+            return self.convert(np.asarray(bound)[None], space)[0]
+
+        match space:
+            case Box():
+                return Box(of(space.low), of(space.high), dtype=space.dtype.type)
+            case MultiDiscrete():
+                return MultiDiscrete(of(space.nvec), dtype=space.dtype.type, start=of(space.start))
+            case MultiBinary():
+                return MultiBinary(list(of(np.zeros(space.shape)).shape))
+        return space
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         """A changed array [N, ...], from one of `space` before the change."""
@@ -159,12 +170,7 @@ class Hide(Change):
         super().__init__(space, id, value)
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        match space:
-            case Box():
-                return Box(space.low[self.kept], space.high[self.kept], dtype=space.dtype.type)
-            case MultiDiscrete():
-                return _multi_discrete(space.nvec[self.kept], space.start[self.kept], space)
-        return MultiBinary(len(self.kept))
+        return MultiBinary(len(self.kept)) if isinstance(space, MultiBinary) else super().changed(space)
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return array[:, self.kept]
@@ -188,12 +194,6 @@ class Pictures(Change):
 
     def applies(self, space: gymnasium.Space[Any]) -> bool:
         return is_picture(space)
-
-    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        if not self.applies(space):
-            return space
-        assert isinstance(space, Box)
-        return Box(self.draw(space.low[None])[0], self.draw(space.high[None])[0], dtype=np.uint8)
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return self.draw(array) if self.applies(space) else array
@@ -250,20 +250,14 @@ class FrameStack(Change):
         self._frames: Any = None
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        def repeated(bound: Any) -> Array:
-            frames = np.repeat(np.asarray(bound)[None, None], self.k, axis=1)
-            return self._side_by_side(frames, is_picture(space))[0]
-
-        match space:
-            case Discrete():
-                return MultiDiscrete([int(space.n)] * self.k, start=[int(space.start)] * self.k)
-            case MultiDiscrete():
-                return _multi_discrete(repeated(space.nvec), repeated(space.start), space)
-            case MultiBinary():
-                return MultiBinary(list(repeated(np.zeros(space.shape)).shape))
-            case Box():
-                return Box(repeated(space.low), repeated(space.high), dtype=space.dtype.type)
+        if isinstance(space, Discrete):
+            return MultiDiscrete([int(space.n)] * self.k, start=[int(space.start)] * self.k)
+        if isinstance(space, Box | MultiDiscrete | MultiBinary):
+            return super().changed(space)
         raise ValueError(f"task.frame_stack is {self.k}, but observations of {space} cannot be stacked")
+
+    def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
+        return self._side_by_side(np.repeat(array[:, None], self.k, axis=1), is_picture(space))
 
     @staticmethod
     def _side_by_side(frames: Array, are_pictures: bool) -> Array:
@@ -294,10 +288,6 @@ class FrameStack(Change):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         self._frames = each(np.copy, state["frames"])
-
-
-def _multi_discrete(nvec: Array, start: Array, like: MultiDiscrete) -> MultiDiscrete:
-    return MultiDiscrete(nvec, dtype=like.dtype.type, start=start)
 
 
 _CHANGES: Final[dict[str, type[Change]]] = {

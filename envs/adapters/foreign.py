@@ -193,7 +193,7 @@ def _make(
     target = _target(id)
     wanted = {} if render_mode is None and not _needs_render_mode(target) else {"render_mode": render_mode}
     if id in memory_maze.IDS:
-        own = memory_maze.time_limit(id)
+        own = memory_maze.STEPS[memory_maze.IDS[id][0]]
         make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
     elif target is not None:
         entry_points.check_kwargs(id, target, kwargs)

@@ -14,7 +14,7 @@ from envs.gridverse.representations import chosen
 from envs.gridverse.world import WorldSpec, read_file
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Task, native_task
 from envs.vector import Dynamics
 
 # 250 steps are DTQN's for its worlds; the package has none. The longest of 5,000 shortest ways to an exit in
@@ -45,14 +45,16 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
     make = _dynamics(world, observation, options.backend)
     height, width = views.size(world.area)
     kind = f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
-    spec = TaskSpec.of(
+    return native_task(
         make(),
+        make,
+        options,
+        ("observation", "backend"),
         id=id,
         success=_success(id, world),
         view=(height, width) if observation == "vector" else None,
         **{"description": kind, "time_limit": _TIME_LIMIT, "source": id.removeprefix(GRIDVERSE_FILE)} | facts,
     )
-    return native_task(spec, make, options, takes=("observation", "backend"))
 
 
 def _success(id: str, world: WorldSpec) -> str | None:

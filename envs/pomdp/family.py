@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 
+from envs import drawing
 from envs.families import POMDP_FILE
-from envs.pomdp import hallway, heavenhell, pictures
+from envs.pomdp import hallway, heavenhell
 from envs.pomdp.dynamics import Draw, PomdpDynamics
 from envs.pomdp.parser import load
 from envs.task import Native
@@ -59,7 +60,7 @@ def _file(id: str) -> Native:
     path = id.removeprefix(POMDP_FILE)
     model = load(path)
     sizes = f"{len(model.states)} states, {len(model.observations)} observations"
-    draw: Draw = functools.partial(pictures.draw_strips, len(model.states), len(model.observations) + 1)
+    draw: Draw = functools.partial(drawing.draw_strips, len(model.states), len(model.observations) + 1)
     return functools.partial(PomdpDynamics, model, draw), {
         "description": f"The POMDP of a file: {sizes}.",
         "time_limit": FILE_TIME_LIMIT,

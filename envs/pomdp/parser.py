@@ -215,7 +215,10 @@ class _Reader:
             case "discount":
                 self._discount = float(self._numbers((), "discount"))
             case "values":
-                self._read_values()
+                token = self._take()
+                self._sign = {"reward": 1.0, "rewards": 1.0, "cost": -1.0, "costs": -1.0}.get(token.text, 0.0)
+                if not self._sign:
+                    self._fail(token.line, f"values: must be reward or cost, found {_quoted(token)}")
             case "states" | "actions" | "observations":
                 self._read_names(word.removesuffix("s"))
             case "start":
@@ -229,13 +232,6 @@ class _Reader:
         for needed in before:
             if needed not in self._seen:
                 self._fail(line, f"{word}: must come after {needed}:")
-
-    def _read_values(self) -> None:
-        token = self._take()
-        signs = {"reward": 1.0, "rewards": 1.0, "cost": -1.0, "costs": -1.0}
-        if token.text not in signs:
-            self._fail(token.line, f"values: must be reward or cost, found {_quoted(token)}")
-        self._sign = signs[token.text]
 
     def _read_names(self, kind: str) -> None:
         first = self._peek()
