@@ -102,10 +102,8 @@ def _strip(num: int, marked: int, colour: tuple[int, int, int]) -> NDArray[np.ui
     """`num` squares in lines of `STRIP_LENGTH`, one of them in `colour`."""
     columns = min(num, STRIP_LENGTH)
     lines = -(-num // columns)
-    squares = np.empty((lines * columns, SQUARE, SQUARE, 3), np.uint8)
+    squares = np.full((lines * columns, SQUARE, SQUARE, 3), WALL, np.uint8)
     squares[:num] = FLOOR
-    squares[num:] = WALL
     squares[marked] = colour
-    squares[:num, 0] = LINE
-    squares[:num, :, 0] = LINE
+    squares[:num, 0] = squares[:num, :, 0] = LINE
     return joined(squares.reshape(lines, columns, SQUARE, SQUARE, 3))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs import drawing
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 ACTIONS: Final = ("stay", "forward", "turn right", "turn around", "turn left")
 CELLS: Final = (*((0, x) for x in range(11)), (1, 2), (1, 4), (1, 6), (1, 8))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs import drawing
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 ACTIONS: Final = ("N", "S", "E", "W")
 MAX_N: Final = 100

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.errors import check_is_file, meant
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 TOLERANCE: Final = 1e-5
 """How far the sum of a row of probabilities may be from 1."""
