@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
@@ -40,11 +40,15 @@ def find(id: str, options: TaskOptions) -> Task | None:
 
 
 def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
-    facts = dict(world.facts)
+    height, width = views.size(world.area)
+    facts: dict[str, Any] = {
+        "description": f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view.",
+        "source": id.removeprefix(GRIDVERSE_FILE),
+        "time_limit": _TIME_LIMIT,
+        **world.facts,
+    }
     observation = chosen(options.observation, facts.pop("observation", "grid"))
     make = _dynamics(world, observation, options.backend)
-    height, width = views.size(world.area)
-    kind = f"A world of the kind {world.reset.name!r}, with {height} x {width} cells in view."
     return native_task(
         make(),
         make,
@@ -53,7 +57,7 @@ def _task(id: str, world: WorldSpec, options: TaskOptions) -> Task:
         id=id,
         success=_success(id, world),
         view=(height, width) if observation == "vector" else None,
-        **{"description": kind, "time_limit": _TIME_LIMIT, "source": id.removeprefix(GRIDVERSE_FILE)} | facts,
+        **facts,
     )
 
 
