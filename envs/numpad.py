@@ -41,7 +41,6 @@ _X: Final = (0.0, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL, -PUSH, -_DIA
 _Y: Final = (0.0, -PUSH, -_DIAGONAL, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL)
 FORCE: Final = np.stack([_X, _Y], axis=1)
 
-
 PIXELS: Final = 64  # of a picture, per unit of length
 _WALL: Final = 84
 _PAD: Final = (196, 192, 184)

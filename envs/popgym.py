@@ -58,9 +58,7 @@ def autoencode(cards: Kinds) -> Tape:
 
 
 def repeat_first(cards: Kinds) -> Tape:
-    right = np.empty(cards.shape, np.int8)
-    right[:] = cards[:, :1]
-    return cards, right
+    return cards, cards[:, :1].repeat(cards.shape[1], axis=1).astype(np.int8)
 
 
 def repeat_previous(k: int, cards: Kinds) -> Tape:

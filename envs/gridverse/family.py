@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
+from envs.errors import unreadable
 from envs.families import GRIDVERSE_FILE
 from envs.gridverse import views
 from envs.gridverse.checks import check_world
 from envs.gridverse.dynamics import make_dynamics
 from envs.gridverse.representations import chosen
-from envs.gridverse.world import WorldSpec, read_file
+from envs.gridverse.world import WorldSpec
 from envs.gridverse.worlds import SHIPPED, world
 from envs.options import TaskOptions
 from envs.task import Task, native_task
@@ -29,11 +31,14 @@ def find(id: str, options: TaskOptions) -> Task | None:
         return _task(id, world(id), options)
     if not id.startswith(GRIDVERSE_FILE):
         return None
+    from envs import yaml_file  # only files need it
+
     path = id.removeprefix(GRIDVERSE_FILE)
-    data = read_file(path)
     try:
-        spec = WorldSpec.from_data(data)
+        spec = WorldSpec.from_data(yaml_file.read(path))
         check_world(spec)
+    except OSError as error:
+        raise ValueError(unreadable(Path(path), error)) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return _task(id, spec, options)

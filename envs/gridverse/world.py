@@ -13,13 +13,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import check_is_file, meant, unreadable
+from envs.errors import meant
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.resets import RESETS, layouts_memory
@@ -323,23 +322,6 @@ def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]
         values.read(data["objects"], f"{name}.objects", values.some_of(codes.OBJECTS)),
         values.read(data["colors"], f"{name}.colors", values.some_of(codes.COLOURS)),
     )
-
-
-def read_file(path: str | Path) -> Any:
-    """The content of a YAML file.
-
-    Raises:
-        ValueError: one line, for a file that cannot be read.
-    """
-    from envs import yaml_file  # only files need it
-
-    try:
-        check_is_file(Path(path))
-        return yaml_file.read(path)
-    except OSError as error:
-        raise ValueError(unreadable(Path(path), error)) from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 # -- The engine ----------------------------------------------------------------------------------------------
