@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
 from envs.fields import Field, FieldDynamics
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Copies, Dynamics, Flags, Rewards, Rng
+from envs.task import Native
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 _SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
@@ -96,8 +95,7 @@ class MemoryChainDynamics(FieldDynamics):
 
         The agent sees the bits in the first two rows only.
         """
-        picture = np.empty((2 * TILE, self._bits * TILE, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((2 * TILE, self._bits * TILE, 3), FLOOR, np.uint8)
         for bit, value in enumerate(self.context[copy].tolist()):
             edge = 2 if bit == self.query[copy] else TILE // 4
             tile = picture[:TILE, bit * TILE : (bit + 1) * TILE]
@@ -158,8 +156,7 @@ class DiscountingChainDynamics(FieldDynamics):
 
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
-        picture = np.empty((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), FLOOR, np.uint8)
         for chain, steps in enumerate(_REWARD_STEPS.tolist()):
             row = picture[chain, 4:-4]
             row[:, : 4 * steps] = LINE
@@ -169,30 +166,28 @@ class DiscountingChainDynamics(FieldDynamics):
         return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
 
 
-Maker = tuple[Callable[[], Dynamics], dict[str, Any]]
-"""What makes the `Dynamics` of a task, and the facts that its `TaskSpec` has beside."""
-
-
-def _chain(length: int, bits: int) -> Maker:
+def _chain(length: int, bits: int) -> Native:
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
     return functools.partial(MemoryChainDynamics, length, bits), {
         "description": f"Recall {of_bits}, shown at the start, after {length} steps.",
         "success": "the last action is the bit that is asked for (its reward is 1)",
         "best_return": 1.0,
+        "source": _SOURCE,
         "horizon": length + 2,
     }
 
 
-def _discounting(seed: int) -> Maker:
+def _discounting(seed: int) -> Native:
     best = seed % len(_REWARD_STEPS)
     return functools.partial(DiscountingChainDynamics, best), {
         "description": f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
         "best_return": 1.0 + _BONUS,
+        "source": _SOURCE,
         "horizon": _CHAIN_STEPS + 1,
     }
 
 
-_KINDS: Final[dict[str, tuple[str, int, Callable[[int], Maker]]]] = {
+_KINDS: Final[dict[str, tuple[str, int, Callable[[int], Native]]]] = {
     "memory-len": ("length", 1, lambda length: _chain(length, 1)),
     "memory-size": ("number of bits", 1, lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
     "discounting-chain": ("mapping seed", 0, _discounting),
@@ -200,7 +195,7 @@ _KINDS: Final[dict[str, tuple[str, int, Callable[[int], Maker]]]] = {
 """Part of a task's name -> what its number is, the least number, and the maker of a number."""
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     """One of the experiments' tasks, or one of any other length or number of bits."""
     name = re.fullmatch(r"bsuite-(memory-len|memory-size|discounting-chain)(?:-(.*))?", id, re.DOTALL)
     if name is None:
@@ -210,5 +205,4 @@ def find(id: str, options: TaskOptions) -> Task | None:
         raise ValueError(
             f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from {least} to 99999"
         )
-    make, facts = maker(int(name[2]))
-    return native_task(TaskSpec.of(make(), id=id, source=_SOURCE, **facts), make, options)
+    return maker(int(name[2]))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 POWER: Final = 0.0015  # what a full force adds to the velocity
@@ -92,8 +91,7 @@ class CarFlagDynamics(FieldDynamics):
         x = np.arange(-MAX_POSITION + 0.5 / PIXELS, MAX_POSITION, 1 / PIXELS)
         height, road = 96, 72
         y = np.arange(height)[:, None]
-        picture = np.empty((height, len(x), 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((height, len(x), 3), FLOOR, np.uint8)
         picture[road:] = WALL
         heard = PRIEST[0] <= position <= PRIEST[1]
         picture[(abs(x - sum(PRIEST) / 2) <= 0.2) & (y >= (road if heard else road + 12))] = VIEW
@@ -110,17 +108,13 @@ class CarFlagDynamics(FieldDynamics):
         return picture
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     if id not in ("car-flag", "car-flag-continuous"):
         return None
-    make = functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous")
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description="Drive to the priest to learn which end of the road is heaven, then drive there.",
-        time_limit=200,
-        success="the last step arrives in heaven (reward > 0)",
-        best_return=1.0,
-        source="DTQN (arXiv 2206.01078)",
-    )
-    return native_task(spec, make, options)
+    return functools.partial(CarFlagDynamics, continuous=id == "car-flag-continuous"), {
+        "description": "Drive to the priest to learn which end of the road is heaven, then drive there.",
+        "time_limit": 200,
+        "success": "the last step arrives in heaven (reward > 0)",
+        "best_return": 1.0,
+        "source": "DTQN (arXiv 2206.01078)",
+    }

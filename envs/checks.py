@@ -52,19 +52,18 @@ class ObservationCheck:
                 copy, number = _first(part, ~np.isfinite(part))
                 problem = f"its {part_name(key)} holds {number}; must be finite in {part.dtype}"
                 raise TaskError(self._task, problem, copy)
-            if key in self._categories:
-                self._check_categories(key, part)
-
-    def _check_categories(self, key: str, part: NDArray[Any]) -> None:
-        """Networks embed them by number: one beyond its space would be another component's."""
-        low, high = self._categories[key]
-        outside = (part < low) | (part > high)
-        if not outside.any():
-            return
-        copy, found = _first(part, outside)
-        least, most = (_first(np.broadcast_to(bound, part.shape), outside)[1] for bound in (low, high))
-        problem = f"its {part_name(key)} holds {found}; its space has {least} to {most} there"
-        raise TaskError(self._task, problem, copy)
+            if key not in self._categories:
+                continue
+            # Networks embed them by number: one beyond its space would be another component's.
+            low, high = self._categories[key]
+            outside = (part < low) | (part > high)
+            if outside.any():
+                copy, found = _first(part, outside)
+                least, most = (
+                    _first(np.broadcast_to(bound, part.shape), outside)[1] for bound in (low, high)
+                )
+                problem = f"its {part_name(key)} holds {found}; its space has {least} to {most} there"
+                raise TaskError(self._task, problem, copy)
 
 
 def check_reward(task: str, reward: NDArray[np.float64]) -> None:

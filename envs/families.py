@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from envs.options import TaskOptions
-from envs.task import Task
+from envs.task import Task, native_task
 
 
 class Family(NamedTuple):
@@ -21,13 +21,21 @@ class Family(NamedTuple):
     """The beginning of its names, a regular expression; others may begin so, too."""
     listed: tuple[str, ...] = ()
     """The names that the command `envs` lists."""
+    reads_options: bool = False
+    """Whether what it finds depends on options that not every task takes."""
 
     def find(self, id: str, options: TaskOptions) -> Task | None:
         """The task `id`, or None where it is none of this family; errors as `find` of the module."""
         if not re.match(self.names, id):
             return None
-        found: Task | None = importlib.import_module(self.module).find(id, options)
-        return found
+        find: Any = importlib.import_module(self.module).find
+        if self.reads_options:
+            found: Task | None = find(id, options)
+            return found
+        if (native := find(id)) is None:
+            return None
+        make, facts = native
+        return native_task(make(), make, options, id=id, **facts)
 
 
 def _each(pattern: str, *values: object) -> tuple[str, ...]:
@@ -37,8 +45,8 @@ def _each(pattern: str, *values: object) -> tuple[str, ...]:
 GRIDVERSE_FILE: Final = "gridverse:"
 POMDP_FILE: Final = "pomdp:"
 _LEVELS: Final = ("easy", "medium", "hard")
-OWN: Final = Family("envs.own_dynamics", r"[A-Za-z_][\w.]*:")
-OTHERS: Final = Family("envs.adapters.family", "")
+OWN: Final = Family("envs.own_dynamics", r"[A-Za-z_][\w.]*:", reads_options=True)
+OTHERS: Final = Family("envs.adapters.foreign", "", reads_options=True)
 FAMILIES: Final = (
     Family(
         "envs.gridverse.family",
@@ -57,6 +65,7 @@ FAMILIES: Final = (
             *_each("GV-Keydoor-{0}x{0}-v0", 5, 7, 9),
             *_each("GV-Teleport-{0}x{0}-v0", 5, 7),
         ),
+        reads_options=True,
     ),
     Family("envs.pomdp.family", f"hallway|heavenhell|{POMDP_FILE}", ("hallway", "heavenhell")),
     Family("envs.car_flag", "car-flag", ("car-flag", "car-flag-continuous")),

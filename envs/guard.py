@@ -68,20 +68,11 @@ class GuardedDynamics(Dynamics):
         self.attempt("put", lambda: self._dynamics.put(state))
 
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        def answer() -> Arrays | ValueError:
-            try:
-                return self._dynamics.read(state, num)
-            except ValueError as error:
-                return error
-
         self._num = num
-        read: Any = self.attempt("read", answer)
-        if isinstance(read, ValueError):
-            raise read
+        read: Arrays = self.attempt("read", lambda: self._dynamics.read(state, num), ValueError)
         if problem := state_problem(read, num):
             raise self.error(problem.replace("its get", "its read"))
-        found: Arrays = read
-        return found
+        return read
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         arrays = {"reward": reward, "episode_return": episode_return, "terminated": terminated}
@@ -121,10 +112,12 @@ class GuardedDynamics(Dynamics):
                 raise self.error(f"its {what} writes to its argument `{name}`; it must leave that as it is")
         return result
 
-    def attempt(self, what: str, call: Callable[[], Any]) -> Any:
-        """What `call`, of the task's method `what`, returns; a TaskError for whatever it raises."""
+    def attempt(self, what: str, call: Callable[[], Any], *answers: type[Exception]) -> Any:
+        """What `call`, of the task's method `what`, returns; a TaskError for what it raises but `answers`."""
         try:
             return call()
+        except answers:
+            raise
         except TaskError:
             self.has_failed = True
             raise

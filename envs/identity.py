@@ -185,9 +185,7 @@ def _installed_elsewhere() -> frozenset[Path]:
     )
 
 
-@functools.cache
-def _distributions() -> dict[str, list[str]]:
-    return dict(importlib.metadata.packages_distributions())
+_distributions = functools.cache(importlib.metadata.packages_distributions)
 
 
 def _file(module: str) -> Path | None:

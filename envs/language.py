@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space, iterate
 
-from envs.adapters.spaces import Actions, Observations
+from envs.adapters.spaces import Actions, Observations, each
 from envs.errors import ANY_FAULT
 from envs.vector import AnyVectorEnv, AnyWrapper, brief
 
@@ -40,13 +40,10 @@ class Language(NamedTuple):
             if num_envs is None:
                 return self.observations.read(observation)
             ones = list(iterate(batch_space(self.observation_space, num_envs), observation))
-            read = [self.observations.read(one) for one in ones]
+            return each(lambda *rows: np.stack(rows), *map(self.observations.read, ones))
         except ANY_FAULT:
             space = " ".join(str(self.observation_space).split())
             raise ValueError(f"observation is {brief(observation)}; must be one of {space}") from None
-        if isinstance(self.observations.space, gymnasium.spaces.Dict):
-            return {key: np.stack([one[key] for one in read]) for key in self.observations.space.spaces}
-        return np.stack(read)
 
     def acts(self, numbers: np.ndarray) -> Any:
         """The actions of a batch, from their numbers [N]."""

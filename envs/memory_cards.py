@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card, joined
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 PAIRS: Final = 5  # of DTQN's task
@@ -99,15 +98,14 @@ class MemoryCardsDynamics(FieldDynamics):
         The pale numbers of cards that are face down cannot be seen by the agent.
         """
         columns = min(10, len(self._deck))
-        tiles = np.empty((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), np.uint8)
-        tiles[:] = WALL
+        tiles = np.full((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), WALL, np.uint8)
         for position in np.flatnonzero(~self.removed[copy]):
             up = bool(position == self.shown[copy])
             tiles[divmod(position, columns)] = card(int(self.cards[copy, position]), up)
         return joined(tiles)
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     """DTQN's task, or one of any number of pairs."""
     name = re.fullmatch(r"memory-cards(?:-(.*))?", id, re.DOTALL)
     if name is None:
@@ -119,15 +117,11 @@ def find(id: str, options: TaskOptions) -> Task | None:
             f" with 1 to {MAX_PAIRS} pairs"
         )
     pairs = PAIRS if given is None else int(given)
-    make = functools.partial(MemoryCardsDynamics, pairs)
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description=f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",
-        time_limit=STEPS_PER_PAIR * pairs,
-        success="all cards are removed",
-        best_return=_BEST_RETURN.get(pairs),
-        source="DTQN (arXiv 2206.01078)",
-        horizon=STEPS_PER_PAIR * pairs + 1,
-    )
-    return native_task(spec, make, options)
+    return functools.partial(MemoryCardsDynamics, pairs), {
+        "description": f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",
+        "time_limit": STEPS_PER_PAIR * pairs,
+        "success": "all cards are removed",
+        "best_return": _BEST_RETURN.get(pairs),
+        "source": "DTQN (arXiv 2206.01078)",
+        "horizon": STEPS_PER_PAIR * pairs + 1,
+    }

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, BLUE, FLOOR, GREEN
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 SIZES: Final = (2, 3, 4)
@@ -41,7 +40,6 @@ ACTION_NAMES: Final = (
 _X: Final = (0.0, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL, -PUSH, -_DIAGONAL)
 _Y: Final = (0.0, -PUSH, -_DIAGONAL, 0.0, _DIAGONAL, PUSH, _DIAGONAL, 0.0, -_DIAGONAL)
 FORCE: Final = np.stack([_X, _Y], axis=1)
-
 
 PIXELS: Final = 64  # of a picture, per unit of length
 _WALL: Final = 84
@@ -201,8 +199,7 @@ class NumpadDynamics(FieldDynamics):
         the sequence, is what the agent cannot see. The agent is the dark disc, its velocity the stroke."""
         side = np.arange(-self._edge + 0.5 / PIXELS, self._edge, 1 / PIXELS)
         x, y = np.meshgrid(side, side)
-        picture = np.empty((*x.shape, 3), np.uint8)
-        picture[:] = FLOOR
+        picture = np.full((*x.shape, 3), FLOOR, np.uint8)
         order = self.sequence[copy].astype(np.intp)
         centre = np.stack([order % self._size, order // self._size], axis=1) + (0.5 - self._edge)
         lit = int(self.lit[copy])
@@ -235,16 +232,12 @@ def _to_segment(
 _SIZE_BY_ID: Final = {f"numpad-{size}x{size}": size for size in SIZES}
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     if id not in _SIZE_BY_ID:
         return None
-    make = functools.partial(NumpadDynamics, _SIZE_BY_ID[id])
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description="Find the hidden sequence of all pads by trying, and repeat it while there is time.",
-        time_limit=500,
-        success="the sequence was completed at least once",
-        source="Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
-    )
-    return native_task(spec, make, options)
+    return functools.partial(NumpadDynamics, _SIZE_BY_ID[id]), {
+        "description": "Find the hidden sequence of all pads by trying, and repeat it while there is time.",
+        "time_limit": 500,
+        "success": "the sequence was completed at least once",
+        "source": "Humplik et al. (arXiv 1905.06424), GTrXL (arXiv 1910.06764)",
+    }

@@ -14,7 +14,7 @@ from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
 from envs.guard import GuardedVectorEnv
 from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Task, native_task
 from envs.vector import Dynamics, brief, positive_int
 
 
@@ -39,7 +39,8 @@ def find(id: str, options: TaskOptions) -> Task | None:
     entry_points.check_kwargs(id, target, kwargs)
     make = functools.partial(_make, id, target, kwargs)
     vector = functools.partial(GuardedVectorEnv, id)
-    task = native_task(_spec(id, target, make()), make, options, takes=("kwargs",), vector=vector)
+    made = make()
+    task = native_task(made, make, options, ("kwargs",), vector, **_facts(id, target, made))
     return task._replace(try_out=functools.partial(testing.try_out, task))
 
 
@@ -50,21 +51,20 @@ def _make(id: str, target: type[Dynamics], kwargs: dict[str, Any]) -> Dynamics:
         raise TaskError(id, f"it cannot be made: {located(error)}") from error
 
 
-def _spec(id: str, target: type[Dynamics], made: Dynamics) -> TaskSpec:
+def _facts(id: str, target: type[Dynamics], made: Dynamics) -> dict[str, Any]:
     _check_spaces(id, made)
     limit = made.time_limit
     success = None
     if target.success is not Dynamics.success:
         success = entry_points.first_line(target.success) or f"as {target.__name__}.success says"
-    return TaskSpec.of(
-        made,
-        id=id,
-        description=entry_points.first_line(target) or f"{id}, a task of your own.",
-        time_limit=None if limit is None else positive_int(f"task {id}: its time_limit", limit),
-        success=success,
-        source=entry_points.source(id),
-        action_names=_action_names(id, made),
-    )
+    return {
+        "id": id,
+        "description": entry_points.first_line(target) or f"{id}, a task of your own.",
+        "time_limit": None if limit is None else positive_int(f"task {id}: its time_limit", limit),
+        "success": success,
+        "source": entry_points.source(id),
+        "action_names": _action_names(id, made),
+    }
 
 
 def _check_spaces(id: str, made: Dynamics) -> None:

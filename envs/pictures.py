@@ -85,6 +85,4 @@ def of_copies(env: AnyVectorEnv, copies: Sequence[int]) -> list[NDArray[np.uint8
 
 def frame(env: AnyVectorEnv) -> NDArray[np.uint8]:
     """The picture of the one copy of `env` as it is now."""
-    pictures: Any = env.render()
-    picture: NDArray[np.uint8] = pictures[0]
-    return picture
+    return of_copies(env, [0])[0]

@@ -20,8 +20,9 @@ Legend: N copies, n cards, K kinds of cards, L rows of an episode.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
@@ -30,12 +31,13 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card, joined
 from envs.fields import Field, FieldDynamics
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
-from envs.vector import Arrays, Copies, Dynamics, Flags, Rewards, Rng
+from envs.task import Native
+from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 DECK: Final = 52
 _SUITS: Final = 4
+LEVELS: Final = ("easy", "medium", "hard")
+_SOURCE: Final = "POPGym (arXiv 2303.01859)"
 STEPS_PER_CARD: Final = 2  # of Concentration's limit, which the package writes as ceil(2 n - n / (2 n - 1))
 _STRIP: Final = 12  # rows in a picture
 
@@ -56,9 +58,7 @@ def autoencode(cards: Kinds) -> Tape:
 
 
 def repeat_first(cards: Kinds) -> Tape:
-    right = np.empty(cards.shape, np.int8)
-    right[:] = cards[:, :1]
-    return cards, right
+    return cards, cards[:, :1].repeat(cards.shape[1], axis=1).astype(np.int8)
 
 
 def repeat_previous(k: int, cards: Kinds) -> Tape:
@@ -99,6 +99,7 @@ class RecallDynamics(FieldDynamics):
         decks: the fields but time, and the sorted deck of each.
         answers: number of actions.
         observation_space: one copy's.
+        noun: the kind of thing that an action names, by its number.
     """
 
     time: NDArray[np.int64]
@@ -109,9 +110,11 @@ class RecallDynamics(FieldDynamics):
         decks: Mapping[str, Kinds],
         answers: int,
         observation_space: gymnasium.Space[Any],
+        noun: str,
     ) -> None:
         self._tape, self._decks = tape, decks
         self.action_space, self.observation_space = Discrete(answers), observation_space
+        self.action_names = tuple(f"{noun} {number}" for number in range(answers))
         _, right = tape(*(cards[None] for cards in decks.values()))
         self._end = right.shape[1] - 1
         self._scale = 1 / int((right[0, :-1] >= 0).sum())
@@ -155,8 +158,7 @@ class RecallDynamics(FieldDynamics):
         """
         rows = self._rows[copy].reshape(self._end + 1, -1)
         lines = rows.shape[1] + 1
-        picture = np.empty((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), np.uint8)
-        picture[:] = WALL
+        picture = np.full((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), WALL, np.uint8)
         now = int(self.time[copy])
         for place, row in enumerate(range(now - _STRIP + 1, now + 1)):
             if row < 0:
@@ -165,8 +167,7 @@ class RecallDynamics(FieldDynamics):
                 picture[line, :, place] = card(number, row == now)
             if self._right[copy, row] >= 0 and row < self._end:
                 picture[-1, :, place] = card(int(self._right[copy, row]), False)
-        bar = np.empty((8, _STRIP * CARD_WIDTH, 3), np.uint8)
-        bar[:] = AGENT
+        bar = np.full((8, _STRIP * CARD_WIDTH, 3), AGENT, np.uint8)
         bar[2:-2, : round(now / self._end * bar.shape[1])] = VIEW
         return np.concatenate([picture.reshape(lines * CARD_HEIGHT, -1, 3), bar])
 
@@ -193,7 +194,7 @@ class ConcentrationDynamics(FieldDynamics):
         self._deck = cards
         self._match, self._miss = 1 / (n // 2), -1 / (STEPS_PER_CARD * n)
         self.observation_space = MultiDiscrete([self._down + 1] * n, dtype=np.uint8)
-        self.action_space = Discrete(n)
+        self.action_space, self.action_names = Discrete(n), tuple(f"card {place}" for place in range(n))
         self.fields = (
             Field("cards", (n,), np.uint8, 0, self._down - 1),
             Field("face_up", (n,), np.bool_, 0, 1, np.zeros(n, np.bool_)),
@@ -258,86 +259,68 @@ class ConcentrationDynamics(FieldDynamics):
         return joined(np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3))
 
 
-class _Game(NamedTuple):
-    make: Callable[[], Dynamics]
-    action: str
-    """The kind of thing that an action names, by its number."""
-    description: str
-    rows: int
-    """Rows of an episode, at most."""
-    time_limit: int | None = None
-    best_return: float = 1.0
+def _recall(
+    noun: str, description: str, tape: Callable[..., Tape], decks: dict[str, Kinds], answers: int, space: Any
+) -> Native:
+    make = functools.partial(RecallDynamics, tape, decks, answers, space, noun)
+    rows = len(decks["cards"]) * (2 if tape is autoencode else 1)
+    return make, {"description": description, "horizon": rows, "best_return": 1.0, "source": _SOURCE}
 
 
-def _autoencode(decks: int) -> _Game:
-    n, observation_space = DECK * decks, MultiDiscrete([2, _SUITS], dtype=np.uint8)
-    fields = {"cards": deck(_SUITS, decks)}
-    make = functools.partial(RecallDynamics, autoencode, fields, _SUITS, observation_space)
-    return _Game(make, "suit", f"See {n} cards, then name their suits in reverse order.", 2 * n)
+def _autoencode(decks: int) -> Native:
+    cards, space = deck(_SUITS, decks), MultiDiscrete([2, _SUITS], dtype=np.uint8)
+    description = f"See {len(cards)} cards, then name their suits in reverse order."
+    return _recall("suit", description, autoencode, {"cards": cards}, _SUITS, space)
 
 
-def _count_recall(kinds: int, decks: int) -> _Game:
-    n, observation_space = DECK * decks, MultiDiscrete([kinds, kinds], dtype=np.uint8)
+def _count_recall(kinds: int, decks: int) -> Native:
+    n, space = DECK * decks, MultiDiscrete([kinds, kinds], dtype=np.uint8)
     fields = dict.fromkeys(("cards", "queries"), deck(kinds, decks))
-    tape, answers = functools.partial(count_recall, kinds), n // kinds + 1
-    make = functools.partial(RecallDynamics, tape, fields, answers, observation_space)
     description = f"Say how many cards of a kind, one of {kinds}, were dealt so far, {n} in the end."
-    return _Game(make, "count", description, n)
+    tape = functools.partial(count_recall, kinds)
+    return _recall("count", description, tape, fields, n // kinds + 1, space)
 
 
-def _repeat_first(decks: int) -> _Game:
-    n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
-    make = functools.partial(RecallDynamics, repeat_first, fields, _SUITS, Discrete(_SUITS))
-    return _Game(make, "suit", f"Name the suit of the first of {n} cards, at every card.", n)
+def _repeat_first(decks: int) -> Native:
+    cards = deck(_SUITS, decks)
+    description = f"Name the suit of the first of {len(cards)} cards, at every card."
+    return _recall("suit", description, repeat_first, {"cards": cards}, _SUITS, Discrete(_SUITS))
 
 
-def _repeat_previous(k: int, decks: int) -> _Game:
-    n, fields = DECK * decks, {"cards": deck(_SUITS, decks)}
-    tape = functools.partial(repeat_previous, k)
-    make = functools.partial(RecallDynamics, tape, fields, _SUITS, Discrete(_SUITS))
-    return _Game(make, "suit", f"Name the suit of the card {k - 1} rows ago, at every one of {n} cards.", n)
+def _repeat_previous(k: int, decks: int) -> Native:
+    cards, tape = deck(_SUITS, decks), functools.partial(repeat_previous, k)
+    description = f"Name the suit of the card {k - 1} rows ago, at every one of {len(cards)} cards."
+    return _recall("suit", description, tape, {"cards": cards}, _SUITS, Discrete(_SUITS))
 
 
-def _concentration(kinds: int, decks: int, best_return: float) -> _Game:
+def _concentration(kinds: int, decks: int, best_return: float) -> Native:
     n, steps = DECK * decks, STEPS_PER_CARD * DECK * decks
-    make = functools.partial(ConcentrationDynamics, deck(kinds, decks))
-    description = f"Find pairs among {n} cards of {kinds} kinds, turning one card a step."
-    return _Game(make, "card", description, steps + 1, steps, best_return)
+    return functools.partial(ConcentrationDynamics, deck(kinds, decks)), {
+        "description": f"Find pairs among {n} cards of {kinds} kinds, turning one card a step.",
+        "time_limit": steps,
+        "best_return": best_return,
+        "source": _SOURCE,
+        "horizon": steps + 1,
+    }
 
 
 # The best returns of Concentration are computed by `python -m benchmarks popgym`.
-_GAMES: Final[dict[str, _Game]] = {
-    "popgym-autoencode-easy": _autoencode(1),
-    "popgym-autoencode-medium": _autoencode(2),
-    "popgym-autoencode-hard": _autoencode(3),
-    "popgym-count-recall-easy": _count_recall(2, 1),
-    "popgym-count-recall-medium": _count_recall(4, 2),
-    "popgym-count-recall-hard": _count_recall(13, 4),
-    "popgym-repeat-first-easy": _repeat_first(1),
-    "popgym-repeat-first-medium": _repeat_first(8),
-    "popgym-repeat-first-hard": _repeat_first(16),
-    "popgym-repeat-previous-easy": _repeat_previous(4, 1),
-    "popgym-repeat-previous-medium": _repeat_previous(32, 2),
-    "popgym-repeat-previous-hard": _repeat_previous(64, 3),
-    "popgym-concentration-easy": _concentration(2, 1, 0.8332580894730938),
-    "popgym-concentration-medium": _concentration(2, 2, 0.8333256223094526),
-    "popgym-concentration-hard": _concentration(13, 1, 0.7323618587317996),
+_GAMES: Final[dict[str, tuple[Callable[..., Native], *tuple[tuple[Any, ...], ...]]]] = {
+    "autoencode": (_autoencode, (1,), (2,), (3,)),
+    "count-recall": (_count_recall, (2, 1), (4, 2), (13, 4)),
+    "repeat-first": (_repeat_first, (1,), (8,), (16,)),
+    "repeat-previous": (_repeat_previous, (4, 1), (32, 2), (64, 3)),
+    "concentration": (
+        *(_concentration, (2, 1, 0.8332580894730938), (2, 2, 0.8333256223094526)),
+        (13, 1, 0.7323618587317996),
+    ),
 }
+"""By name: what makes it, and from what at each of `LEVELS`."""
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
-    game = _GAMES.get(id)
-    if game is None:
+def find(id: str) -> Native | None:
+    name = re.fullmatch(f"popgym-({'|'.join(_GAMES)})-({'|'.join(LEVELS)})", id)
+    if name is None:
         return None
-    dynamics: Any = game.make()
-    spec = TaskSpec.of(
-        dynamics,
-        id=id,
-        description=game.description,
-        time_limit=game.time_limit,
-        best_return=game.best_return,
-        source="POPGym (arXiv 2303.01859)",
-        horizon=game.rows,
-        action_names=tuple(f"{game.action} {number}" for number in range(dynamics.action_space.n)),
-    )
-    return native_task(spec, game.make, options)
+    make, *levels = _GAMES[name[1]]
+    return make(*levels[LEVELS.index(name[2])])

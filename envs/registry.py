@@ -162,14 +162,12 @@ def _space_text(space: gymnasium.Space[Any]) -> str:
     """A space on one line: `MultiDiscrete([21] * 6)`, and `MultiDiscrete(7 x 7 x [11, 2, 5])` of cells."""
     if isinstance(space, gymnasium.spaces.Dict):
         return f"Dict({', '.join(f'{key}: {_space_text(part)}' for key, part in space.items())})"
-    if not isinstance(space, gymnasium.spaces.MultiDiscrete):
-        return " ".join(str(space).split())
-    nvec = space.nvec
-    if nvec.ndim > 1 and (nvec == nvec[(0,) * (nvec.ndim - 1)]).all():
-        cell = nvec[(0,) * (nvec.ndim - 1)].tolist()
-        return f"MultiDiscrete({' x '.join(map(str, nvec.shape[:-1]))} x {cell})"
-    if np.unique(nvec).size == 1:
-        return f"MultiDiscrete([{nvec[0]}] * {len(nvec)})"
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        nvec, first = space.nvec, space.nvec[(0,) * (space.nvec.ndim - 1)]
+        if nvec.ndim > 1 and (nvec == first).all():
+            return f"MultiDiscrete({' x '.join(map(str, nvec.shape[:-1]))} x {first.tolist()})"
+        if np.unique(nvec).size == 1:
+            return f"MultiDiscrete([{nvec[0]}] * {len(nvec)})"
     return " ".join(str(space).split())
 
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, VIEW, joined
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 SAMPLE: Final = 4
@@ -117,8 +116,7 @@ class RockSampleDynamics(FieldDynamics):
     def picture(self, copy: int) -> NDArray[np.uint8]:
         """The map; good rocks are green, bad ones red, a rock that was just checked has a yellow frame."""
         size = self._size
-        tiles = np.empty((size, size, TILE, TILE, 3), np.uint8)
-        tiles[:] = FLOOR
+        tiles = np.full((size, size, TILE, TILE, 3), FLOOR, np.uint8)
         tiles[:, -1] = VIEW
         tiles[:, :, 0], tiles[:, :, :, 0] = LINE, LINE
         for rock, (row, column) in enumerate(self._rocks.tolist()):
@@ -130,7 +128,7 @@ class RockSampleDynamics(FieldDynamics):
         return joined(tiles)
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     """A published map size, or any other, on its map number 0 or another."""
     if not id.startswith("rocksample-"):
         return None
@@ -141,16 +139,12 @@ def find(id: str, options: TaskOptions) -> Task | None:
             f"unknown task {id!r}; it must be rocksample-<size>-<rocks> or rocksample-<size>-<rocks>-map-<n>,"
             f" with 2 to {MAX_SIZE} cells a side, rocks that fit beside the exit, a map from 0 to {MAX_MAP}"
         )
-    make = functools.partial(RockSampleDynamics, size, rocks_of(size, count, map))
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description=(
+    return functools.partial(RockSampleDynamics, size, rocks_of(size, count, map)), {
+        "description": (
             f"Take good rocks and leave bad ones among {count} on {size} x {size} cells, by checks that are "
             f"the noisier the farther, then leave to the east (map {map})."
         ),
-        time_limit=TIME_LIMIT,
-        source="POBAX (Tao et al., RLC 2025)",
-        horizon=TIME_LIMIT + 1,
-    )
-    return native_task(spec, make, options)
+        "time_limit": TIME_LIMIT,
+        "source": "POBAX (Tao et al., RLC 2025)",
+        "horizon": TIME_LIMIT + 1,
+    }

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
-from envs.options import TaskOptions
-from envs.task import Task, TaskSpec, native_task
+from envs.task import Native
 from envs.vector import Arrays, Copies, Flags, Rewards, Rng
 
 _MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
@@ -113,8 +112,7 @@ class TMazeDynamics(FieldDynamics):
         end = max(6, width // cells)  # the cells at both ends, however narrow the others are
         goal = int(self.goal[copy])
         x, y = self.position[copy].tolist()
-        picture = np.empty((3, height, width, 3), np.uint8)
-        picture[:] = WALL
+        picture = np.full((3, height, width, 3), WALL, np.uint8)
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE
@@ -129,7 +127,7 @@ class TMazeDynamics(FieldDynamics):
         return picture.reshape(3 * height, width, 3)
 
 
-def find(id: str, options: TaskOptions) -> Task | None:
+def find(id: str) -> Native | None:
     """A published task, or one of any other length from 1."""
     name = re.fullmatch(r"t-maze-(passive|active)(?:-(.*))?", id, re.DOTALL)
     if name is None:
@@ -140,17 +138,13 @@ def find(id: str, options: TaskOptions) -> Task | None:
             f"unknown task {id!r}; it must be t-maze-{kind}-<length>, with a length from 1 to 999999999"
         )
     length, active = int(number), kind == "active"
-    make = functools.partial(TMazeDynamics, length, active=active)
-    spec = TaskSpec.of(
-        make(),
-        id=id,
-        description=(
+    return functools.partial(TMazeDynamics, length, active=active), {
+        "description": (
             f"Recall at the end of a corridor of {length} the side that was seen "
             + ("one step behind the start, if one went there." if active else "at the start.")
         ),
-        success="the last step is at the goal (its reward is 1)",
-        best_return=1.0,
-        source="Ni et al. (arXiv 2307.03864)",
-        horizon=length + (4 if active else 2),
-    )
-    return native_task(spec, make, options)
+        "success": "the last step is at the goal (its reward is 1)",
+        "best_return": 1.0,
+        "source": "Ni et al. (arXiv 2307.03864)",
+        "horizon": length + (4 if active else 2),
+    }

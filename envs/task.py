@@ -2,14 +2,16 @@
 
 A family of tasks is a module with a function, listed with its names in `envs.families`:
 
-    find(id, options) -> the task of that name, or None where the name is none of the family's
+    find(id) -> the `Native` of that name, or None where the name is none of the family's
 
-Names may be more than are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name
-or an option that is nearly right.
+One that `reads_options` has `find(id, options)`, which returns the `Task`, or None. Names may be more than
+are listed (`t-maze-passive-1234`). `find` raises a ValueError of one line for a name or an option that is
+nearly right.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from envs.adapters.spaces import each, parts
 from envs.language import Language
 from envs.options import TaskOptions
 from envs.vector import AnyVectorEnv, Dynamics, FirstRow, NativeVectorEnv, Seed, positive_int
@@ -51,12 +54,6 @@ class TaskSpec:
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
 
-    @classmethod
-    def of(cls, dynamics: Dynamics, **facts: Any) -> TaskSpec:
-        """The facts of a native task: its spaces, its names of actions, and `facts` by the names above."""
-        names = ("observation_space", "action_space", "action_names")
-        return cls(**{**{name: getattr(dynamics, name) for name in names}, **facts})
-
     @property
     def may_never_end(self) -> bool:
         """Whether nothing bounds the length of an episode."""
@@ -75,9 +72,8 @@ class TaskSpec:
     @property
     def observations_repeat(self) -> bool:
         """Whether an observation can come twice: any but one with real numbers."""
-        space = self.observation_space
-        parts = space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else [space]
-        return not any(np.issubdtype(part.dtype or np.float64, np.floating) for part in parts)
+        spaces = [part for _, part in parts(self.observation_space)]
+        return not any(np.issubdtype(space.dtype or np.float64, np.floating) for space in spaces)
 
     @property
     def ceiling_note(self) -> str:
@@ -112,7 +108,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()
         self._needs_reset = False
-        return _only(observation), {}
+        return each(operator.itemgetter(0), observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step.
@@ -126,7 +122,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         observation, reward, terminated, truncated, infos = self._vector.step(np.asarray(action)[None])
         self._needs_reset = bool(terminated[0] or truncated[0])
         return (
-            _only(observation),
+            each(operator.itemgetter(0), observation),
             float(reward[0]),
             bool(terminated[0]),
             bool(truncated[0]),
@@ -139,11 +135,8 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         return None if pictures is None else pictures[0]
 
 
-def _only(observation: Any) -> Any:
-    """The observation of the only copy: an array's first row, or that of each array of a dict."""
-    if isinstance(observation, dict):
-        return {key: part[0] for key, part in observation.items()}
-    return observation[0]
+Native = tuple[Callable[[], Dynamics], dict[str, Any]]
+"""What makes the `Dynamics` of a task, and the facts that its `TaskSpec` has beside."""
 
 
 class Task(NamedTuple):
@@ -175,18 +168,23 @@ def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
 
 
 def native_task(
-    spec: TaskSpec,
+    made: Dynamics,
     make_dynamics: Callable[[], Dynamics],
     options: TaskOptions,
     takes: tuple[str, ...] = (),
     vector: Callable[..., NativeVectorEnv] = NativeVectorEnv,
+    **facts: Any,
 ) -> Task:
     """The task of a native `Dynamics`.
 
     Args:
+        made: the spaces and the names of actions are its own.
         takes: options that it has beside those of every task.
         vector: makes its copies, from the arguments of `NativeVectorEnv`.
+        facts: the others of its `TaskSpec`, by name.
     """
+    names = ("observation_space", "action_space", "action_names")
+    spec = TaskSpec(**{**{name: getattr(made, name) for name in names}, **facts})
     options.refuse(spec.id, but=takes)
     if options.time_limit is not None:
         spec = _limited(spec, positive_int("time_limit", options.time_limit))

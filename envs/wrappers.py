@@ -12,7 +12,7 @@ An observation is one array [N, ...] or, for a Dict space, one a key; all but `h
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.adapters.spaces import Observations
+from envs.adapters.spaces import Observations, each, parts
 from envs.options import TaskOptions
 from envs.task import Task
 from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, positive_int
@@ -38,7 +38,11 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
     Raises:
         ValueError: for a value out of range, and where the task's observations lack what an option is for.
     """
-    layers = _layers(task.spec.id, options)
+    layers = [  # each makes its change from the space before it
+        functools.partial(change, id=task.spec.id, value=getattr(options, name))
+        for name, change in _CHANGES.items()
+        if getattr(options, name) != getattr(TaskOptions, name)
+    ]
     if not layers:
         return task
     space = task.spec.observation_space
@@ -67,19 +71,30 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
 class Change:
     """One change of observations, array by array; made for the observation space of one copy.
 
-    A subclass has `changed`, and `convert` or, where arrays are not changed each by itself, `apply`. All are
-    made from a space, the task's id, which errors name, and the option's value.
+    A subclass has `convert`, and `apply` where more than the present row decides. All are made from a space,
+    the task's id, which errors name, and the option's value.
     """
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
-        self._before = _parts(space)
+        self._before: Any = dict(space.spaces) if isinstance(space, Dict) else space
         changed = each(self.changed, self._before)
         self.space: gymnasium.Space[Any] = Dict(changed) if isinstance(changed, dict) else changed
         """After the change, of one copy."""
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        """The space of an array after the change, from that before it."""
-        raise NotImplementedError
+        """The space of an array after the change, from that before it: its bounds are changed like arrays."""
+
+        def of(bound: Any) -> Array:
+            return self.convert(np.asarray(bound)[None], space)[0]
+
+        match space:
+            case Box():
+                return Box(of(space.low), of(space.high), dtype=space.dtype.type)
+            case MultiDiscrete():
+                return MultiDiscrete(of(space.nvec), dtype=space.dtype.type, start=of(space.start))
+            case MultiBinary():
+                return MultiBinary(list(of(np.zeros(space.shape)).shape))
+        return space
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         """A changed array [N, ...], from one of `space` before the change."""
@@ -140,22 +155,6 @@ class ObservationWrapper(AnyWrapper):
         self._change.set_state(state["change"])
 
 
-def each(function: Callable[..., Any], *trees: Any) -> Any:
-    """`function` on the arrays (or spaces) of observations of one shape: each key's, or the only one."""
-    if isinstance(trees[0], dict):
-        return {key: function(*(tree[key] for tree in trees)) for key in trees[0]}
-    return function(*trees)
-
-
-def _parts(space: gymnasium.Space[Any]) -> Any:
-    """The spaces of an observation's arrays: a dict of them, or the only one."""
-    return dict(space.spaces) if isinstance(space, Dict) else space
-
-
-def _list(parts: Any) -> list[Any]:
-    return list(parts.values()) if isinstance(parts, dict) else [parts]
-
-
 class Hide(Change):
     """A vector without the components `hidden`."""
 
@@ -171,12 +170,7 @@ class Hide(Change):
         super().__init__(space, id, value)
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        match space:
-            case Box():
-                return Box(space.low[self.kept], space.high[self.kept], dtype=space.dtype.type)
-            case MultiDiscrete():
-                return _multi_discrete(space.nvec[self.kept], space.start[self.kept], space)
-        return MultiBinary(len(self.kept))
+        return MultiBinary(len(self.kept)) if isinstance(space, MultiBinary) else super().changed(space)
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return array[:, self.kept]
@@ -193,19 +187,13 @@ class Pictures(Change):
     wanted = "picture"
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
-        if not any(map(self.applies, _list(_parts(space)))):
+        if not any(self.applies(part) for _, part in parts(space)):
             option = f"{type(self).__name__} is {value}".lower()
             raise ValueError(f"task.{option}, but {id} observes no {self.wanted} but {space}")
         super().__init__(space, id, value)
 
     def applies(self, space: gymnasium.Space[Any]) -> bool:
         return is_picture(space)
-
-    def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        if not self.applies(space):
-            return space
-        assert isinstance(space, Box)
-        return Box(self.draw(space.low[None])[0], self.draw(space.high[None])[0], dtype=np.uint8)
 
     def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
         return self.draw(array) if self.applies(space) else array
@@ -262,20 +250,14 @@ class FrameStack(Change):
         self._frames: Any = None
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
-        def repeated(bound: Any) -> Array:
-            frames = np.repeat(np.asarray(bound)[None, None], self.k, axis=1)
-            return self._side_by_side(frames, is_picture(space))[0]
-
-        match space:
-            case Discrete():
-                return MultiDiscrete([int(space.n)] * self.k, start=[int(space.start)] * self.k)
-            case MultiDiscrete():
-                return _multi_discrete(repeated(space.nvec), repeated(space.start), space)
-            case MultiBinary():
-                return MultiBinary(list(repeated(np.zeros(space.shape)).shape))
-            case Box():
-                return Box(repeated(space.low), repeated(space.high), dtype=space.dtype.type)
+        if isinstance(space, Discrete):
+            return MultiDiscrete([int(space.n)] * self.k, start=[int(space.start)] * self.k)
+        if isinstance(space, Box | MultiDiscrete | MultiBinary):
+            return super().changed(space)
         raise ValueError(f"task.frame_stack is {self.k}, but observations of {space} cannot be stacked")
+
+    def convert(self, array: Array, space: gymnasium.Space[Any]) -> Array:
+        return self._side_by_side(np.repeat(array[:, None], self.k, axis=1), is_picture(space))
 
     @staticmethod
     def _side_by_side(frames: Array, are_pictures: bool) -> Array:
@@ -308,10 +290,6 @@ class FrameStack(Change):
         self._frames = each(np.copy, state["frames"])
 
 
-def _multi_discrete(nvec: Array, start: Array, like: MultiDiscrete) -> MultiDiscrete:
-    return MultiDiscrete(nvec, dtype=like.dtype.type, start=start)
-
-
 _CHANGES: Final[dict[str, type[Change]]] = {
     "grayscale": Grayscale,
     "resize": Resize,
@@ -319,13 +297,3 @@ _CHANGES: Final[dict[str, type[Change]]] = {
     "frame_stack": FrameStack,
 }
 """By the name of the option, in their order."""
-
-
-def _layers(id: str, options: TaskOptions) -> list[Callable[[gymnasium.Space[Any]], Change]]:
-    """The makers of the changes that are asked for, each from the space before it, in their order."""
-    asked = {name: getattr(options, name) for name in _CHANGES}
-    return [
-        functools.partial(_CHANGES[name], id=id, value=value)
-        for name, value in asked.items()
-        if value != getattr(TaskOptions, name)
-    ]

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment by its id, `CartPole-v1`, or by where it is, `package.module:Class`.
+"""The names of tasks of other packages: a Gymnasium id, `CartPole-v1`, or `package.module:Class`.
 
 Packages whose ids are known are imported when one is asked for; another package's ids can be had as
 `package:Id-v0`, which imports it first (Gymnasium's own notation).
@@ -6,27 +6,14 @@ Packages whose ids are known are imported when one is asked for; another package
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import functools
-import inspect
-import json
 import re
-import sys
 from typing import Any, NamedTuple
 
 import gymnasium
-from gymnasium.envs.registration import load_env_creator
 
 from envs import entry_points
 from envs.adapters import memory_maze
-from envs.adapters.foreign import Recipe, foreign_task
-from envs.adapters.plain import SuccessRule, kept
-from envs.entry_points import brief_error, located
-from envs.errors import ANY_FAULT
-from envs.options import TaskOptions
-from envs.task import Task
-from envs.vector import brief, positive_int
 
 
 class Package(NamedTuple):
@@ -47,29 +34,6 @@ PACKAGES = (
     Package("ALE/", "ale_py", "atari"),
     Package("MemoryMaze-", "memory_maze.tasks", "memory-maze"),
 )
-# MiniGrid's manual: a reward above 0 is given for success, and for nothing else. The playground gives none.
-_POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
-
-
-def find(id: str, options: TaskOptions) -> Task | None:
-    """The task of a Gymnasium id or of an entry point; None for a name that is neither.
-
-    Raises:
-        ValueError: one line, for a package that is not installed, an id that it lacks, an environment that
-            cannot be made, spaces that have no place here, and options that such tasks lack.
-    """
-    if not is_known(id):
-        return None
-    limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
-    recipe = Recipe(id, _make, (id, limit, json.dumps(options.kwargs or {})), id not in memory_maze.IDS)
-    return foreign_task(
-        recipe,
-        options,
-        description=_description(id),
-        source=_source(id),
-        success=SuccessRule(bound=0.0) if _POSITIVE_RETURN.match(id.rpartition(":")[2]) else None,
-        takes=("kwargs",) if recipe.resets_quickly else (),
-    )
 
 
 def modules(id: str) -> tuple[str, ...]:
@@ -132,78 +96,3 @@ def _import(package: Package, id: str) -> None:
     module = entry_points.load(package.module, id, hint, own_way)
     if package.module == "ale_py":  # no greeting from every copy
         module.ALEInterface.setLoggerMode(module.LoggerMode.Error)
-
-
-def _make(
-    id: str, time_limit: int | None, kwargs_json: str, render_mode: str | None
-) -> gymnasium.Env[Any, Any]:
-    """The environment as its package makes it, with the time limit; `kwargs_json` are of its constructor."""
-    kwargs = json.loads(kwargs_json)
-    if not is_known(id):  # imports the package, in a process that has not done so yet
-        raise ValueError(f"unknown task {id!r}")
-    target = _target(id)
-    wanted = {} if render_mode is None and not _needs_render_mode(target) else {"render_mode": render_mode}
-    if id in memory_maze.IDS:
-        own = memory_maze.time_limit(id)
-        make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
-    elif target is not None:
-        entry_points.check_kwargs(id, target, kwargs)
-        make = functools.partial(target, **wanted, **kwargs)
-    else:
-        name = id if id in gymnasium.registry else id.partition(":")[2]
-        registered = gymnasium.registry[name]
-        entry_points.check_kwargs(id, _creator(id, registered.entry_point), kwargs, registered.kwargs)
-        make = functools.partial(
-            gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
-        )
-        time_limit = None
-    try:
-        with contextlib.chdir("."), kept():  # constructors that change the working directory are common
-            env = make()
-    except ANY_FAULT as error:  # whatever another package raises
-        raise ValueError(f"task {id} cannot be made: {located(error)}") from None
-    if not isinstance(env, gymnasium.Env):
-        raise ValueError(f"task {id} is no gymnasium.Env: it makes a {type(env).__name__}")
-    return env if time_limit is None else gymnasium.wrappers.TimeLimit(env, time_limit)
-
-
-def _target(id: str) -> Any:
-    """The class named `module:Name`, if that is no registered task; None for a name of another form."""
-    parts = entry_points.split(id)
-    if parts is None or id in gymnasium.registry:
-        return None
-    target = getattr(sys.modules[parts[0]], parts[1], None)
-    if target is not None and not callable(target):
-        raise ValueError(f"task {id} is no gymnasium.Env: it is {brief(target)}")
-    return target
-
-
-def _needs_render_mode(target: Any) -> bool:
-    """Whether it has to be called with a `render_mode`, be that None."""
-    with contextlib.suppress(TypeError, ValueError):
-        parameter = inspect.signature(target).parameters.get("render_mode")
-        return parameter is not None and parameter.default is parameter.empty
-    return False
-
-
-def _creator(id: str, entry_point: Any) -> Any:
-    """The callable by which Gymnasium makes a registered task."""
-    if not isinstance(entry_point, str):
-        return entry_point
-    try:
-        return load_env_creator(entry_point)
-    except ANY_FAULT as error:  # a package that is not installed, say, of which Gymnasium tells the command
-        raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
-
-
-def _description(id: str) -> str:
-    return entry_points.first_line(_target(id)) or f"{id}, as its package defines it."
-
-
-def _source(id: str) -> str:
-    if _target(id) is not None:
-        return entry_points.source(id)
-    spec = gymnasium.registry.get(id.rpartition(":")[2])
-    if spec is None or spec.entry_point is None:
-        return "memory-maze"
-    return spec.entry_point if isinstance(spec.entry_point, str) else "gymnasium.registry"

@@ -1,43 +1,58 @@
-"""A task of Gymnasium environments that are not this project's own, however they are made."""
+"""Tasks of Gymnasium environments that are not this project's own."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import inspect
+import json
 import os
+import re
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import MultiDiscrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envs.adapters import trial
-from envs.adapters.plain import PlainEnv, SuccessRule, attempt
+from envs import entry_points
+from envs.adapters import memory_maze, trial
+from envs.adapters.family import is_known
+from envs.adapters.plain import PlainEnv, SuccessRule, attempt, kept
 from envs.adapters.spaces import actions, observations
 from envs.adapters.trial import TriedEnv
-from envs.adapters.vector import AdaptedVectorEnv
-from envs.entry_points import brief_error
-from envs.errors import ANY_FAULT, NoPictureError
+from envs.checks import ObservationCheck
+from envs.entry_points import brief_error, located
+from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.language import Language
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
-from envs.vector import AnyVectorEnv, Seed, brief
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Row, Seed, brief, generator, positive_int
 
 Plain = TypeVar("Plain", bound=PlainEnv)
 
 
+# MiniGrid's manual: a reward above 0 is given for success, and for nothing else. The playground gives none.
+_POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
+
+
 class Recipe(NamedTuple):
-    """How a copy is made, in any process: by `maker(*arguments, render_mode)`, a function of a module."""
+    """How a copy is made, in any process."""
 
     id: str
     """The task's."""
-    maker: Callable[..., gymnasium.Env[Any, Any]]
-    arguments: tuple[Hashable, ...]
-    resets_quickly: bool = True
-    """Whether a reset costs little, so that it can be looked at wherever the task is asked for."""
+    time_limit: int | None
+    kwargs_json: str
+    """Arguments of the constructor."""
+
+    @property
+    def resets_quickly(self) -> bool:
+        """Whether a reset costs little, so that it can be looked at wherever the task is asked for."""
+        return self.id not in memory_maze.IDS
 
 
 class Facts(NamedTuple):
@@ -50,40 +65,32 @@ class Facts(NamedTuple):
     render_modes: tuple[str, ...]
 
 
-def foreign_task(
-    recipe: Recipe,
-    options: TaskOptions,
-    *,
-    description: str,
-    source: str,
-    success: SuccessRule | None = None,
-    takes: tuple[str, ...] = (),
-) -> Task:
-    """
-    Args:
-        recipe: the time limit and other options are already in it.
-        description, source: of the `TaskSpec`.
-        success: the rule where neither the user gives one nor the environment itself says it.
-        takes: options that the task has beside those of every task and of every foreign task.
+def find(id: str, options: TaskOptions) -> Task | None:
+    """The task of a Gymnasium id or of an entry point; None for a name that is neither.
 
     Raises:
-        ValueError: one line, for an environment that cannot be made, spaces that have no place here, and
-            options that the task lacks.
+        ValueError: one line, for a package that is not installed, an id that it lacks, an environment that
+            cannot be made, spaces that have no place here, and options that such tasks lack.
     """
-    options.refuse(recipe.id, but=("success", *takes))
+    if not is_known(id):
+        return None
+    limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
+    recipe = Recipe(id, limit, json.dumps(options.kwargs or {}))
+    options.refuse(id, but=("success", "kwargs") if recipe.resets_quickly else ("success",))
     facts = _facts(recipe)
+    success = SuccessRule(bound=0.0) if _POSITIVE_RETURN.match(id.rpartition(":")[2]) else None
     if options.success is not None:
         success = SuccessRule.read(options.success)
     elif facts.says_success:
         success = SuccessRule(key="is_success")
     spec = TaskSpec(
-        id=recipe.id,
-        description=description,
+        id=id,
+        description=entry_points.first_line(_target(id)) or f"{id}, as its package defines it.",
         observation_space=facts.language.observations.space,
         action_space=facts.language.actions.space,
         time_limit=facts.time_limit,
         success=None if success is None else success.text,
-        source=source,
+        source=_source(id),
     )
 
     def make_vector(num_envs: int, seed: Seed = None, *, render_mode: str | None = None) -> AnyVectorEnv:
@@ -105,7 +112,7 @@ def _try(recipe: Recipe, success: SuccessRule | None) -> dict[str, float]:
 @functools.lru_cache(maxsize=64)
 def _facts(recipe: Recipe) -> Facts:
     """The facts of a task; says once which parts of its observations are left out."""
-    id, env = recipe.id, recipe.maker(*recipe.arguments, None)
+    id, env = recipe.id, _make(*recipe, None)
     with contextlib.ExitStack() as closing:
         closing.enter_context(contextlib.chdir("."))  # the trial tells of an environment that changes it
         closing.callback(attempt, id, "close", env.close)
@@ -142,7 +149,7 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
     if render_mode is not None and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
         # pygame draws without a display, but its library says `error: XDG_RUNTIME_DIR is invalid`.
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    env = recipe.maker(*recipe.arguments, render_mode)
+    env = _make(*recipe, render_mode)
     language = facts.language
     return kind(env, recipe.id, language.observations, language.actions, success, render_mode is not None)
 
@@ -155,13 +162,9 @@ def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
             limits.append(int(layer._max_episode_steps))
         layer = layer.env
-    own = _minigrid_steps(env)
-    return min([*limits, *([] if own is None else [own])], default=None)
-
-
-def _minigrid_steps(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The limit that a MiniGrid environment keeps, which some set in their reset; None for others."""
-    return int(cast(Any, env.unwrapped).max_steps) or None if _is_minigrid(env) else None
+    if _is_minigrid(env) and (own := int(cast(Any, env.unwrapped).max_steps)):  # some set it in their reset
+        limits.append(own)
+    return min(limits, default=None)
 
 
 def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:
@@ -180,3 +183,154 @@ def _minigrid_codes(env: gymnasium.Env[Any, Any]) -> dict[str, gymnasium.Space[A
     sizes = [max(t.values()) + 1 for t in (constants.OBJECT_TO_IDX, constants.COLOR_TO_IDX)]
     numbers = np.broadcast_to([*sizes, 4], space["image"].shape or ())
     return {"image": MultiDiscrete(numbers, dtype=np.uint8)}
+
+
+def _make(
+    id: str, time_limit: int | None, kwargs_json: str, render_mode: str | None
+) -> gymnasium.Env[Any, Any]:
+    """The environment as its package makes it, with the time limit; `kwargs_json` are of its constructor."""
+    kwargs = json.loads(kwargs_json)
+    if not is_known(id):  # imports the package, in a process that has not done so yet
+        raise ValueError(f"unknown task {id!r}")
+    target = _target(id)
+    wanted = {} if render_mode is None and not _needs_render_mode(target) else {"render_mode": render_mode}
+    if id in memory_maze.IDS:
+        own = memory_maze.STEPS[memory_maze.IDS[id][0]]
+        make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
+    elif target is not None:
+        entry_points.check_kwargs(id, target, kwargs)
+        make = functools.partial(target, **wanted, **kwargs)
+    else:
+        name = id if id in gymnasium.registry else id.partition(":")[2]
+        registered = gymnasium.registry[name]
+        entry_points.check_kwargs(id, _creator(id, registered.entry_point), kwargs, registered.kwargs)
+        make = functools.partial(
+            gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
+        )
+        time_limit = None
+    try:
+        with contextlib.chdir("."), kept():  # constructors that change the working directory are common
+            env = make()
+    except ANY_FAULT as error:  # whatever another package raises
+        raise ValueError(f"task {id} cannot be made: {located(error)}") from None
+    if not isinstance(env, gymnasium.Env):
+        raise ValueError(f"task {id} is no gymnasium.Env: it makes a {type(env).__name__}")
+    return env if time_limit is None else gymnasium.wrappers.TimeLimit(env, time_limit)
+
+
+def _target(id: str) -> Any:
+    """The class named `module:Name`, if that is no registered task; None for a name of another form."""
+    parts = entry_points.split(id)
+    if parts is None or id in gymnasium.registry:
+        return None
+    target = getattr(sys.modules[parts[0]], parts[1], None)
+    if target is not None and not callable(target):
+        raise ValueError(f"task {id} is no gymnasium.Env: it is {brief(target)}")
+    return target
+
+
+def _needs_render_mode(target: Any) -> bool:
+    """Whether it has to be called with a `render_mode`, be that None."""
+    with contextlib.suppress(TypeError, ValueError):
+        parameter = inspect.signature(target).parameters.get("render_mode")
+        return parameter is not None and parameter.default is parameter.empty
+    return False
+
+
+def _creator(id: str, entry_point: Any) -> Any:
+    """The callable by which Gymnasium makes a registered task."""
+    if not isinstance(entry_point, str):
+        return entry_point
+    try:
+        return load_env_creator(entry_point)
+    except ANY_FAULT as error:  # a package that is not installed, say, of which Gymnasium tells the command
+        raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
+
+
+def _source(id: str) -> str:
+    if _target(id) is not None:
+        return entry_points.source(id)
+    spec = gymnasium.registry.get(id.rpartition(":")[2])
+    if spec is None or spec.entry_point is None:
+        return "memory-maze"
+    return spec.entry_point if isinstance(spec.entry_point, str) else "gymnasium.registry"
+
+
+class AdaptedVectorEnv(AnyWrapper):
+    """N copies with NEXT_STEP autoreset: the rows are those of `envs.vector.NativeVectorEnv`.
+
+    Rewards are doubles, a FIRST row has reward 0, and an episode ends either terminated or truncated.
+    `infos["is_success"]`, bool [N], is there where the task defines success, and nothing else is.
+
+    Each copy has a seed of its own, drawn from the generator that `seed` makes. The content of such
+    environments cannot be saved as arrays: `get_state` returns None.
+
+    Args:
+        spec: what the task is, its time limit included, which the copies keep.
+        make_env: makes one copy.
+        num_envs: number of copies N.
+        seed: of the generator; None takes entropy from the system.
+    """
+
+    def __init__(
+        self, spec: TaskSpec, make_env: Callable[[], PlainEnv], num_envs: int, seed: Seed = None
+    ) -> None:
+        positive_int("num_envs", num_envs)
+        self._own_generator = generator(seed)
+        try:
+            env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+        except NoPictureError:
+            raise
+        except ANY_FAULT as error:  # of which one copy can be made, as has been seen, but not as many
+            problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
+            raise TaskError(spec.id, problem) from error
+        super().__init__(env)
+        self.time_limit = spec.time_limit
+        self._name = spec.id
+        self._check = ObservationCheck(spec.id, self.single_observation_space)
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> np.random.Generator:
+        """The source of the copies' seeds."""
+        return self._own_generator
+
+    @property
+    def np_random_seed(self) -> int:
+        """-1, Gymnasium's mark for a seed that is not known: the copies have many."""
+        return -1
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
+        """Starts a new episode in every copy, each with a new seed; `seed` makes the generator anew."""
+        if seed is not None:
+            self._own_generator = generator(seed)
+        seeds = self._own_generator.integers(2**31, size=self.num_envs).tolist()
+        return self._row(lambda: self.env.reset(seed=seeds, options=options))[0], {}
+
+    def step(self, actions: Any) -> Row:
+        """One row of every copy; the action of a copy whose last row was LAST is ignored.
+
+        Raises:
+            TaskError: where a copy breaks the interface, fails or is lost, or observes a number that is not
+                finite or a category that its space does not have, or gives a reward that is not finite.
+        """
+        observation, reward, terminated, truncated, infos = self._row(lambda: self.env.step(actions))
+        success = {"is_success": infos["is_success"]} if "is_success" in infos else {}
+        return observation, np.asarray(reward, np.float64), terminated, truncated, success
+
+    def _row(self, call: Callable[[], Any]) -> Any:
+        """The values that `reset` or `step` of the copies returns, if the observation can be read."""
+        try:
+            row = call()
+        except TaskError:
+            raise
+        except ANY_FAULT as error:  # an observation of another shape, say, that cannot join the others
+            raise TaskError(self._name, f"a row of its copies cannot be read: {located(error)}") from error
+        self._check(row[0])
+        return row
+
+    def get_state(self) -> None:
+        """None: it cannot be saved."""
+        return None
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        raise ValueError("environment state: a task of another package has none that can be restored")

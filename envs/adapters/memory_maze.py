@@ -7,6 +7,7 @@ space. A ball that is touched gives 1. Nothing terminates: episodes are truncate
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -32,10 +33,6 @@ IDS: dict[str, tuple[str, dict[str, bool]]] = {
 """Size and arguments of each."""
 
 
-def time_limit(id: str) -> int:
-    return STEPS[IDS[id][0]]
-
-
 def make(id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """One maze.
 
@@ -44,11 +41,7 @@ def make(id: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """
     size, options = IDS[id]
     task = getattr(tasks(), f"memory_maze_{size}")
-
-    def make_maze(seed: int) -> Any:
-        return task(seed=seed, image_only_obs=True, **options)
-
-    return DmEnv(make_maze, Box(0, 255, (64, 64, 3), np.uint8), Discrete(6), render_mode)
+    return DmEnv(functools.partial(task, image_only_obs=True, **options), render_mode)
 
 
 def tasks() -> Any:
@@ -64,28 +57,21 @@ def tasks() -> Any:
 
 
 class DmEnv(gymnasium.Env[Any, Any]):
-    """A dm_env environment as a Gymnasium one: LAST with discount 0 is termination, otherwise truncation.
+    """A maze of dm_env's as one of Gymnasium: LAST with discount 0 is termination, otherwise truncation.
 
     Args:
-        make: seed -> a dm_env environment; called at each reset with a seed, as dm_env knows no other way.
-        observation_space: its observation spec, as a space.
-        action_space: its action spec, as a space.
+        make: (seed=...) -> a dm_env environment; called at each reset with a seed: dm_env knows no other way.
         render_mode: "rgb_array" shows the last observation.
     """
 
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
 
-    def __init__(
-        self,
-        make: Callable[[int], Any],
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        render_mode: str | None = None,
-    ) -> None:
-        self._make = make
-        self.observation_space, self.action_space = observation_space, action_space
-        self.render_mode = render_mode
+    observation_space = Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = Discrete(6)
+
+    def __init__(self, make: Callable[..., Any], render_mode: str | None = None) -> None:
+        self._make, self.render_mode = make, render_mode
         self._env: Any = None
         self._shown: Any = None
 
@@ -93,7 +79,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         if seed is not None or self._env is None:
             self.close()
-            self._env = self._make(int(self.np_random.integers(2**31)))
+            self._env = self._make(seed=int(self.np_random.integers(2**31)))
         self._shown = self._env.reset().observation
         return self._shown, {}
 

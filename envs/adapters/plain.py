@@ -204,19 +204,15 @@ def kept() -> Iterator[None]:
             np.seterr(**errors)
         torch = sys.modules.get("torch")
         if torch is not None and _settings(torch) != before:
-            _put_back(torch, before or (torch.float32, torch.device("cpu"), torch.get_num_threads()))
+            dtype, device, threads = before or (torch.float32, torch.device("cpu"), torch.get_num_threads())
+            torch.set_default_dtype(dtype)
+            if torch.get_default_device() != device:  # else torch would look at it at every call
+                torch.set_default_device(device)
+            torch.set_num_threads(threads)
 
 
 def _settings(torch: Any) -> tuple[Any, Any, int]:
     return torch.get_default_dtype(), torch.get_default_device(), torch.get_num_threads()
-
-
-def _put_back(torch: Any, settings: tuple[Any, Any, int]) -> None:
-    dtype, device, threads = settings
-    torch.set_default_dtype(dtype)
-    if torch.get_default_device() != device:  # else torch would look at it at every call
-        torch.set_default_device(device)
-    torch.set_num_threads(threads)
 
 
 def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:

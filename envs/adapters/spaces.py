@@ -95,6 +95,13 @@ def parts(tree: Any) -> list[tuple[str, Any]]:
     return list(tree.items()) if isinstance(tree, dict | Dict) else [("", tree)]
 
 
+def each(function: Callable[..., Any], *trees: Any) -> Any:
+    """`function` on the arrays (or spaces) of observations of one shape: each key's, or the only one."""
+    if isinstance(trees[0], dict):
+        return {key: function(*(tree[key] for tree in trees)) for key in trees[0]}
+    return function(*trees)
+
+
 def part_name(key: str) -> str:
     """The name of a part in errors."""
     return f"observation {key!r}" if key else "observation"

@@ -8,31 +8,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.drawing import (
-    AGENT,
-    ARROW,
-    BLUE,
-    FAR,
-    FLOOR,
-    GREEN,
-    LINE,
-    RED,
-    TILE,
-    VIEW,
-    WALL,
-    YELLOW,
-    X,
-    Y,
-    joined,
-)
+from envs.drawing import AGENT, ARROW, COLOURS, FAR, FLOOR, LINE, TILE, VIEW, WALL, X, Y, joined
 from envs.gridverse import codes
 from envs.gridverse.state import State, to_arrays
 from envs.gridverse.world import Engine
 
 _OBSTACLE: Final = (120, 74, 150)
 _BOX: Final = (150, 110, 60)
-# By colour code.
-_COLOURS: Final = ((150, 150, 150), RED, GREEN, BLUE, YELLOW)
 
 _FRAME: Final = FAR > 0.82
 _RADIUS: Final = np.hypot(Y, X)
@@ -84,12 +66,11 @@ def render_state(engine: Engine, state: State) -> NDArray[np.uint8]:
 @functools.cache
 def _tile(kind: int, status: int, colour: int, seen: bool) -> NDArray[np.uint8]:
     """One cell, uint8 [TILE, TILE, 3], for reading only."""
-    tile = np.empty((TILE, TILE, 3), np.uint8)
-    tile[:] = WALL if kind == codes.WALL else FLOOR
+    tile = np.full((TILE, TILE, 3), WALL if kind == codes.WALL else FLOOR, np.uint8)
     tile[0, :] = tile[:, 0] = LINE if kind != codes.WALL else WALL
     shape = _DOORS[status] if kind == codes.DOOR else _SHAPES.get(kind)
     if shape is not None:
-        tile[shape] = _OWN_COLOURS.get(kind, _COLOURS[colour])
+        tile[shape] = _OWN_COLOURS.get(kind, COLOURS[colour])
     if seen:
         tile[:] = (0.82 * tile + 0.18 * np.array(VIEW)).astype(np.uint8)
         tile[_FRAME] = (0.35 * tile[_FRAME] + 0.65 * np.array(VIEW)).astype(np.uint8)

@@ -24,10 +24,6 @@ def _either(condition: Flags, if_true: float, otherwise: float = 0.0) -> Values:
     return np.where(condition, float(if_true), float(otherwise))
 
 
-def _compare(before: Values, after: Values, if_less: float, if_more: float) -> Values:
-    return _either(after < before, if_less) + _either(after > before, if_more)
-
-
 def living_reward(step: Step, *, reward: float = -1.0) -> Values:
     """`reward` on every step, the last one included."""
     return np.full(len(step.action), reward, np.float64)
@@ -80,13 +76,6 @@ def _distance(state: State, place: Places, distance_function: str) -> Values:
     return np.sqrt(dy**2 + dx**2)
 
 
-def _before_and_after(step: Step, object_type: str) -> tuple[Places, Places]:
-    """The places of the only object of the type, before and now, [N] each."""
-    after = _place_of(step.after, object_type)
-    before = after if step.before.cells is step.after.cells else _place_of(step.before, object_type)
-    return before, after
-
-
 def getting_closer(
     step: Step,
     *,
@@ -96,9 +85,10 @@ def getting_closer(
     reward_further: float = -1.0,
 ) -> Values:
     """`reward_closer` or `reward_further` where the agent now is so, from the only object of the type."""
-    before, after = _before_and_after(step, object_type)
+    after = _place_of(step.after, object_type)
+    before = after if step.before.cells is step.after.cells else _place_of(step.before, object_type)
     was, now = (_distance(*at, distance_function) for at in ((step.before, before), (step.after, after)))
-    return _compare(was, now, reward_closer, reward_further)
+    return _either(now < was, reward_closer) + _either(now > was, reward_further)
 
 
 def pickndrop(step: Step, *, object_type: str, reward_pick: float = 1.0, reward_drop: float = -1.0) -> Values:

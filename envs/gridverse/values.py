@@ -113,7 +113,8 @@ FACTS: Final[dict[str, Reader]] = {
         lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"
     ),
 }
-"""By the key of what a world says of itself."""
+"""By the key of what a world says of itself: facts of a `TaskSpec`, and the `observation` that it has where
+a user chooses none."""
 
 PARAMETERS: Final[dict[str, Reader]] = {
     "shape": sizes,

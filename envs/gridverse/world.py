@@ -12,14 +12,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.errors import check_is_file, meant, unreadable
+from envs.errors import meant
 from envs.gridverse import codes, values, views
 from envs.gridverse.endings import ENDINGS
 from envs.gridverse.resets import RESETS, layouts_memory
@@ -40,13 +39,6 @@ _TABLES: Final[dict[str, _Table]] = {
 }
 
 
-# Lists of functions, and one function, as parameters of others: what they are.
-_NESTED: Final = {
-    "transition_functions": "transition",
-    "reward_functions": "reward",
-    "terminating_functions": "terminating",
-    "visibility_function": "visibility",
-}
 _IGNORED: Final = {("reset", "teleport", "random_agent")}
 """Parameters that the original's own files hold and that it drops in silence."""
 
@@ -56,49 +48,25 @@ _IGNORED: Final = {("reset", "teleport", "random_agent")}
 
 def _parameter(what: str, key: str, value: Any) -> Any:
     """The value of a parameter of the function `what`."""
-    if key in _NESTED:  # whose errors are whole lines
-        return function_specs(value, key, _NESTED[key])
+    if key != _kind(key) in _TABLES:  # whose errors are whole lines
+        return function_specs(value, key)
     return values.read(value, f"{what}: {key}", values.PARAMETERS.get(key, values.number))
 
 
-@dataclass(frozen=True)
-class WorldFacts:
+def _facts(data: Any) -> dict[str, Any]:
     """A world's description of itself: the key `task` of its data, which gym-gridverse's own files lack.
 
-    All may be left out; None leaves it to whoever shows the world as a task.
+    Raises:
+        ValueError: one line that names the key and what would be right.
     """
-
-    description: str | None = None
-    """One line."""
-    source: str | None = None
-    """The world's origin, on one line."""
-    observation: str = "grid"
-    """The observation where a user does not choose, one of `representations.OBSERVATIONS`."""
-    time_limit: int = 250
-    """Steps after which an episode is truncated, unless another limit is asked for. 250 is DTQN's for its
-    worlds; the package has none. The longest of 5,000 shortest ways to an exit in its largest world was 20
-    steps, so this leaves room to search."""
-    best_return: float | None = None
-    """The best achievable expected undiscounted return, where it is known."""
-    success_ceiling: float = 1.0
-    """The highest success rate that any agent can reach, where that is known to be below 1."""
-
-    @classmethod
-    def from_data(cls, data: Any) -> WorldFacts:
-        """The facts of a mapping.
-
-        Raises:
-            ValueError: one line that names the key and what would be right.
-        """
-        known = [field.name for field in fields(cls)]
-        if not isinstance(data, Mapping):
-            raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {', '.join(known)}")
-        for key, value in data.items():
-            if key not in known:
-                hint = f"{meant(key, known)} (known: {', '.join(known)})"
-                raise ValueError(f"task holds the unknown key {key!r}{hint}")
-            values.read(value, f"task.{key}", values.FACTS[key])
-        return cls(**data)
+    known = ", ".join(values.FACTS)
+    if not isinstance(data, Mapping):
+        raise ValueError(f"task is {brief(data)}; it must be a mapping with some of {known}")
+    for key in data:
+        if key not in values.FACTS:
+            raise ValueError(f"task holds the unknown key {key!r}{meant(key, values.FACTS)} (known: {known})")
+        values.read(data[key], f"task.{key}", values.FACTS[key])
+    return dict(data)
 
 
 @dataclass(frozen=True)
@@ -160,8 +128,14 @@ class FunctionSpec:
         return functools.partial(_TABLES[self.kind][self.name], **parameters)
 
 
-def function_specs(data: Any, key: str, kind: str) -> Any:
+def _kind(key: str) -> str:
+    """The kind of the functions of a key such as `reward_functions` or `reset_function`."""
+    return key.partition("_function")[0]
+
+
+def function_specs(data: Any, key: str) -> Any:
     """A function, where `key` is in the singular, or a list of one or more as a tuple."""
+    kind = _kind(key)
     if key.endswith("_function"):
         return FunctionSpec.from_data(data, kind)
     if not isinstance(data, list | tuple) or not data:
@@ -183,13 +157,10 @@ def _bound(value: Any) -> Any:
 
 _SPACES: Final = ("state_space", "observation_space")
 _FUNCTIONS: Final = {
-    "reset_function": ("reset", "reset"),
-    "transition_functions": ("transitions", "transition"),
-    "reward_functions": ("rewards", "reward"),
-    "observation_function": ("observation", "observation"),
-    "terminating_function": ("terminating", "terminating"),
+    f"{field.rstrip('s')}_function{'s' if field.endswith('s') else ''}": field
+    for field in ("reset", "transitions", "rewards", "observation", "terminating")
 }
-"""A key of the data: the field of `WorldSpec`, and the kind of its function or functions."""
+"""By a key of the data, the field of `WorldSpec` with its function or functions."""
 _REQUIRED: Final = (*_SPACES, *_FUNCTIONS)
 _KNOWN: Final = (*_REQUIRED, "action_space", "task")
 
@@ -216,8 +187,8 @@ class WorldSpec:
     observation: FunctionSpec
     """Its `area` says which rows and columns are in view, its name or visibility function what is seen."""
     terminating: FunctionSpec
-    facts: WorldFacts = field(default=WorldFacts(), compare=False)
-    """The world's description of itself, which changes nothing in it."""
+    facts: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The world's description of itself by the keys of `values.FACTS`, which changes nothing in it."""
 
     @classmethod
     def from_data(cls, data: Any) -> WorldSpec:
@@ -249,8 +220,8 @@ class WorldSpec:
             observation_objects=seen_objects,
             observation_colors=seen_colors,
             actions=values.read(actions, "action_space", values.some_of(codes.ACTIONS)),
-            **{field: function_specs(data[key], key, kind) for key, (field, kind) in _FUNCTIONS.items()},
-            facts=WorldFacts.from_data(data.get("task", {})),
+            **{field: function_specs(data[key], key) for key, field in _FUNCTIONS.items()},
+            facts=_facts(data.get("task", {})),
         )
         spec._check()
         return spec
@@ -284,7 +255,7 @@ class WorldSpec:
                 "objects": list(self.observation_objects),
                 "colors": list(self.observation_colors),
             },
-            **{key: _to_data(getattr(self, field)) for key, (field, _) in _FUNCTIONS.items()},
+            **{key: _to_data(getattr(self, field)) for key, field in _FUNCTIONS.items()},
         }
 
     @property
@@ -351,23 +322,6 @@ def _read_space(data: Any, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]
         values.read(data["objects"], f"{name}.objects", values.some_of(codes.OBJECTS)),
         values.read(data["colors"], f"{name}.colors", values.some_of(codes.COLOURS)),
     )
-
-
-def read_file(path: str | Path) -> Any:
-    """The content of a YAML file.
-
-    Raises:
-        ValueError: one line, for a file that cannot be read.
-    """
-    from envs import yaml_file  # only files need it
-
-    try:
-        check_is_file(Path(path))
-        return yaml_file.read(path)
-    except OSError as error:
-        raise ValueError(unreadable(Path(path), error)) from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 # -- The engine ----------------------------------------------------------------------------------------------

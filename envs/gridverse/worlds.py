@@ -1,7 +1,7 @@
 """The worlds that gym-gridverse registers and those that DTQN adds, in the layout of the former's YAML files.
 
 To add one is to add its data to `DTQN`, `PACKAGE` or a dictionary of its own in `SHIPPED`; what it says of
-itself stands under `task` (`envs.gridverse.world.WorldFacts`).
+itself stands under `task` (`envs.gridverse.values.FACTS`).
 
 A world here, a file of a user's and what the package itself is given are the same kind of data, read by
 `WorldSpec.from_data`.
@@ -17,7 +17,7 @@ from envs.gridverse.world import WorldSpec
 
 Data = dict[str, Any]
 
-_BRIGHT: Final = list(codes.COLOURS[1:])
+_BRIGHT: Final = codes.COLOURS[1:]
 _NEAR: Final = [[-1, 0], [-1, 1]]  # 2 x 3 cells
 _WIDE: Final = [[-6, 0], [-3, 3]]  # 7 x 7 cells
 
@@ -34,16 +34,20 @@ _GOAL: Final = [_REACH_EXIT, _CLOSER, _LIVING]
 _GOOD_EXIT: Final = [{"name": "reach_exit_memory", "reward_good": 5.0, "reward_bad": -5.0}, _LIVING]
 
 
+def _reset(name: str, size: int, **parameters: Any) -> Data:
+    return {"name": name, "shape": [size, size], **parameters}
+
+
 def _world(
     task: str,
     reset: Data,
     *,
-    objects: list[str],
-    colors: list[str],
-    rewards: list[Data],
+    objects: tuple[str, ...] = (),
+    colors: tuple[str, ...] = (),
+    rewards: list[Data] = _GOAL,
     area: list[list[int]] = _WIDE,
-    more_transitions: list[str] | None = None,
-    endings: list[str] | None = None,
+    more_transitions: tuple[str, ...] = (),
+    endings: tuple[str, ...] = (),
     num_actions: int = 6,
     **facts: Any,
 ) -> Data:
@@ -54,13 +58,12 @@ def _world(
     if endings:
         all_endings = [terminating, *({"name": name} for name in endings)]
         terminating = {"name": "reduce_any", "terminating_functions": all_endings}
-    transitions = ["move_agent", "turn_agent", *(more_transitions or [])]
     return {
         "state_space": space,
         "action_space": list(codes.ACTIONS[:num_actions]),
         "observation_space": space,
         "reset_function": reset,
-        "transition_functions": [{"name": name} for name in transitions],
+        "transition_functions": [{"name": name} for name in ("move_agent", "turn_agent", *more_transitions)],
         "reward_functions": rewards,
         "observation_function": {"name": "partially_occluded", "area": area},
         "terminating_function": terminating,
@@ -68,14 +71,15 @@ def _world(
     }
 
 
-def _memory_world(task: str, reset: Data, area: list[list[int]], **facts: Any) -> Data:
-    return _world(task, reset, objects=["Beacon"], colors=_BRIGHT, rewards=_GOOD_EXIT, area=area, **facts)
+def _good_exit(task: str, reset: Data, area: list[list[int]], **facts: Any) -> Data:
+    """A memory world: the colour of beacons tells the good exit."""
+    reset = {**reset, "colors": list(_BRIGHT)}
+    return _world(task, reset, objects=("Beacon",), colors=_BRIGHT, rewards=_GOOD_EXIT, area=area, **facts)
 
 
 def _memory(size: int, area: list[list[int]], **facts: Any) -> Data:
     task = "Find the exit that has the colour of the beacons"
-    reset = {"name": "memory", "shape": [size, size], "colors": _BRIGHT}
-    return _memory_world(task, reset, area, **facts)
+    return _good_exit(task, _reset("memory", size), area, **facts)
 
 
 def _memory_rooms(size: int, rooms: int, area: list[list[int]], ceiling: float) -> Data:
@@ -86,79 +90,52 @@ def _memory_rooms(size: int, rooms: int, area: list[list[int]], ceiling: float) 
             or more (standard error below 0.0003).
     """
     task = "Find the exit that has the colour of the beacon in a maze of rooms"
-    reset: Data = {"name": "memory_rooms", "shape": [size, size], "layout": [rooms, rooms], "colors": _BRIGHT}
-    reset |= {"num_beacons": 1, "num_exits": 2}
-    return _memory_world(task, reset, area, success_ceiling=ceiling)
-
-
-def _goal(task: str, reset: Data) -> Data:
-    return _world(task, reset, objects=[], colors=[], rewards=_GOAL)
+    reset = _reset("memory_rooms", size, layout=[rooms, rooms], num_beacons=1, num_exits=2)
+    return _good_exit(task, reset, area, success_ceiling=ceiling)
 
 
 def _rooms(size: int, rooms: int) -> Data:
-    return _goal(
-        "Find the exit in a maze of rooms", {"name": "rooms", "shape": [size, size], "layout": [rooms, rooms]}
-    )
+    return _world("Find the exit in a maze of rooms", _reset("rooms", size, layout=[rooms, rooms]))
 
 
 def _empty(size: int) -> Data:
-    return _goal(
-        "Find the exit of an empty room", {"name": "empty", "shape": [size, size], "random_agent": True}
-    )
+    return _world("Find the exit of an empty room", _reset("empty", size, random_agent=True))
 
 
 def _crossing(size: int, rivers: int) -> Data:
-    return _goal(
-        "Find the exit through openings in walls",
-        {"name": "crossing", "shape": [size, size], "num_rivers": rivers, "object_type": "Wall"},
-    )
+    reset = _reset("crossing", size, num_rivers=rivers, object_type="Wall")
+    return _world("Find the exit through openings in walls", reset)
 
 
 def _dynamic_obstacles(size: int, obstacles: int) -> Data:
-    bumps = ["bump_moving_obstacle", "bump_into_wall"]
+    bumps = ("bump_moving_obstacle", "bump_into_wall")
     return _world(
         "Find the exit without touching walls or moving obstacles",
-        {
-            "name": "dynamic_obstacles",
-            "shape": [size, size],
-            "num_obstacles": obstacles,
-            "random_agent": False,
-        },
-        objects=["MovingObstacle"],
-        colors=[],
+        _reset("dynamic_obstacles", size, num_obstacles=obstacles, random_agent=False),
+        objects=("MovingObstacle",),
         rewards=[_REACH_EXIT, *({"name": bump, "reward": -1.0} for bump in bumps), _CLOSER, _LIVING],
-        more_transitions=["move_obstacles"],
+        more_transitions=("move_obstacles",),
         endings=bumps,
     )
 
 
 def _keydoor(size: int) -> Data:
+    pick = {"name": "pickndrop", "object_type": "Key", "reward_pick": 1.0, "reward_drop": -1.0}
+    actuate = {"name": "actuate_door", "reward_open": 1.0, "reward_close": -1.0}
     return _world(
         "Fetch the key, unlock the door and find the exit",
-        {"name": "keydoor", "shape": [size, size]},
-        objects=["Door", "Key"],
-        colors=["YELLOW"],
-        rewards=[
-            _REACH_EXIT,
-            {"name": "pickndrop", "object_type": "Key", "reward_pick": 1.0, "reward_drop": -1.0},
-            {"name": "actuate_door", "reward_open": 1.0, "reward_close": -1.0},
-            _CLOSER,
-            _LIVING,
-        ],
-        more_transitions=["actuate_door", "pickndrop"],
+        _reset("keydoor", size),
+        objects=("Door", "Key"),
+        colors=("YELLOW",),
+        rewards=[_REACH_EXIT, pick, actuate, _CLOSER, _LIVING],
+        more_transitions=("actuate_door", "pickndrop"),
         num_actions=8,
     )
 
 
 def _teleport(size: int) -> Data:
-    return _world(
-        "Find the exit of a room with two telepods",
-        {"name": "teleport", "shape": [size, size]},
-        objects=["Telepod"],
-        colors=["RED"],
-        rewards=_GOAL,
-        more_transitions=["teleport"],
-    )
+    task, reset = "Find the exit of a room with two telepods", _reset("teleport", size)
+    return _world(task, reset, objects=("Telepod",), colors=("RED",), more_transitions=("teleport",))
 
 
 def _all(worlds: dict[str, Data], **facts: Any) -> dict[str, Data]:

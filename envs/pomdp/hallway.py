@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs import drawing
-from envs.pomdp import pictures
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 ACTIONS: Final = ("stay", "forward", "turn right", "turn around", "turn left")
 CELLS: Final = (*((0, x) for x in range(11)), (1, 2), (1, 4), (1, 6), (1, 8))
@@ -120,10 +119,10 @@ def draw(state: int, observation: int) -> NDArray[np.uint8]:
     """The corridor from above, north up: landmarks are discs, the goal an open square."""
     location, heading = divmod(state, _NUM_HEADINGS)
     marks = [
-        (11, pictures.DISC, drawing.BLUE),
-        (12, pictures.DISC, drawing.YELLOW),
-        (13, pictures.DISC, drawing.RED),
-        (GOAL, pictures.RING, drawing.GREEN),
-        (location, pictures.ARROWS[heading], drawing.AGENT),
+        (11, drawing.DISC, drawing.BLUE),
+        (12, drawing.DISC, drawing.YELLOW),
+        (13, drawing.DISC, drawing.RED),
+        (GOAL, drawing.RING, drawing.GREEN),
+        (location, drawing.ARROWS[heading], drawing.AGENT),
     ]
-    return pictures.draw_map(CELLS, marks)
+    return drawing.draw_map(CELLS, marks)

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs import drawing
-from envs.pomdp import pictures
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 ACTIONS: Final = ("N", "S", "E", "W")
 MAX_N: Final = 100
@@ -95,9 +94,9 @@ def draw(n: int, state: int, observation: int) -> NDArray[np.uint8]:
     world, cell = divmod(state, num_cells(n))
     heaven, hell = (2 * n, 3 * n) if world == 0 else (3 * n, 2 * n)
     marks = [
-        (heaven, pictures.RING, drawing.GREEN),
-        (hell, pictures.RING, drawing.RED),
-        (num_cells(n) - 1, pictures.DISC, drawing.BLUE),
-        (cell, pictures.SPOT, drawing.AGENT),
+        (heaven, drawing.RING, drawing.GREEN),
+        (hell, drawing.RING, drawing.RED),
+        (num_cells(n) - 1, drawing.DISC, drawing.BLUE),
+        (cell, drawing.SPOT, drawing.AGENT),
     ]
-    return pictures.draw_map(cells(n), marks)
+    return drawing.draw_map(cells(n), marks)

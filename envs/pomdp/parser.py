@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.errors import check_is_file, meant
-from envs.pomdp.model import Model
+from envs.pomdp.dynamics import Model
 
 TOLERANCE: Final = 1e-5
 """How far the sum of a row of probabilities may be from 1."""
@@ -170,8 +170,8 @@ class _Reader:
         for i in range(num):
             line = self._peek().line
             value = self._number(f"{what} {i + 1} of {num}" if num > 1 else f"a {what}")
-            if what == "probability" and not 0 <= value <= 1:
-                self._fail(line, f"probability {value:g} must be from 0 to 1")
+            if what != "number" and not 0 <= value <= 1:
+                self._fail(line, f"{what} {value:g} must be from 0 to 1")
             values.append(value)
         return np.array(values).reshape(shape)
 
@@ -213,9 +213,12 @@ class _Reader:
     def _read_section(self, word: str, line: int) -> None:
         match word:
             case "discount":
-                self._read_discount()
+                self._discount = float(self._numbers((), "discount"))
             case "values":
-                self._read_values()
+                token = self._take()
+                self._sign = {"reward": 1.0, "rewards": 1.0, "cost": -1.0, "costs": -1.0}.get(token.text, 0.0)
+                if not self._sign:
+                    self._fail(token.line, f"values: must be reward or cost, found {_quoted(token)}")
             case "states" | "actions" | "observations":
                 self._read_names(word.removesuffix("s"))
             case "start":
@@ -229,19 +232,6 @@ class _Reader:
         for needed in before:
             if needed not in self._seen:
                 self._fail(line, f"{word}: must come after {needed}:")
-
-    def _read_discount(self) -> None:
-        line = self._peek().line
-        self._discount = self._number("a discount")
-        if not 0 <= self._discount <= 1:
-            self._fail(line, f"discount {self._discount:g} must be from 0 to 1")
-
-    def _read_values(self) -> None:
-        token = self._take()
-        signs = {"reward": 1.0, "rewards": 1.0, "cost": -1.0, "costs": -1.0}
-        if token.text not in signs:
-            self._fail(token.line, f"values: must be reward or cost, found {_quoted(token)}")
-        self._sign = signs[token.text]
 
     def _read_names(self, kind: str) -> None:
         first = self._peek()
@@ -281,16 +271,11 @@ class _Reader:
                 self._fail(line, f"start sums to {self._start.sum():.9g}; it must be 1 within {TOLERANCE:g}")
             return
         chosen = np.zeros(num, np.bool_)
-        if choice:
-            while self._in_list():
-                chosen[self._reference("state")] = True
-        elif self._at("uniform"):
-            self._take()
-            chosen[:] = True
-        else:
+        if not choice:
+            chosen[slice(None) if self._at("uniform") and self._take() else self._reference("state")] = True
+        while choice and self._in_list():
             chosen[self._reference("state")] = True
-        if choice == "exclude":
-            chosen = ~chosen
+        chosen ^= choice == "exclude"
         if not chosen.any():
             self._fail(line, f"start {choice}: leaves no state to start in")
         self._start = chosen / chosen.sum()

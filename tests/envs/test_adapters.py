@@ -393,7 +393,7 @@ def test_dm_env_tasks() -> None:
         made.append(FakeMaze(seed))
         return made[-1]
 
-    env = DmEnv(make, Box(0, 255, (64, 64, 3), np.uint8), Discrete(6), "rgb_array")
+    env = DmEnv(make, "rgb_array")
     endings = set()
     for seed in range(8):
         observation, _ = env.reset(seed=seed)

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 import envs
+from envs import yaml_file
 from envs.gridverse import package
-from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec, read_file
+from envs.gridverse.world import _TABLES, FunctionSpec, WorldSpec
 from envs.gridverse.worlds import DTQN, PACKAGE, world
 
 # The layout of gym-gridverse's own files, by hand: a keydoor world with a view of its own and fewer actions.
@@ -74,7 +75,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def read(file: Path) -> WorldSpec:
-    return WorldSpec.from_data(read_file(file))
+    return WorldSpec.from_data(yaml_file.read(file))
 
 
 def test_a_file_is_a_task(file: Path) -> None:

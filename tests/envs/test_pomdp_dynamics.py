@@ -10,10 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
-from envs.pomdp.dynamics import PomdpDynamics
+from envs.pomdp.dynamics import Model, PomdpDynamics, Rows
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
-from envs.pomdp.model import Model, Rows
 from tests.reference.pomdp_twin import TwinPomdp
 
 

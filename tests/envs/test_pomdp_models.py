@@ -19,9 +19,9 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
+from envs.pomdp.dynamics import Model
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
-from envs.pomdp.model import Model
 
 DATA = Path(__file__).parent.parent / "data" / "pomdp"
 MODELS = {"hallway": hallway(), "heavenhell": heavenhell(3)}

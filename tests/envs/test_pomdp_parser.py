@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from envs.pomdp.dynamics import Model
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
-from envs.pomdp.model import Model
 from envs.pomdp.parser import MAX_ENTRIES, MAX_NAMES, parse
 
 # Cassandra, Kaelbling, Littman 1994: a tiger behind one of two doors; opening one starts anew.
