@@ -41,8 +41,5 @@ def _kind(number: type[int] | type[float], **limits: Any) -> Any:
 natural = _kind(int, ge=0)
 positive = _kind(int, ge=1)
 several = _kind(int, ge=2)
-# A seed given as a number of seeds would be planned for minutes.
-num_seeds = _kind(int, ge=1, le=10_000)
-share = _kind(float, gt=0, le=1)
 probability = _kind(float, ge=0, le=1)
 seconds = _kind(float, ge=0, le=3600)

@@ -374,10 +374,8 @@ class RunDir:
         if old == now.digest:
             return ""
         what = " or ".join([f"the task {config.env}", *own_networks(config)])
-        return (
-            f"{self.path}: {what} has changed since the run began "
-            f"(digest {one_line(old, 20)}, now {now.digest} of {now.made_of})"
-        )
+        digests = f"digest {one_line(old, 20)}, now {now.digest} of {now.made_of}"
+        return f"{self.path}: {what} has changed since the run began ({digests})"
 
     def task_warning(self, config: Config) -> str:
         """One line for whoever uses the run's weights where its task has changed; empty if it has not.
