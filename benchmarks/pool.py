@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import importlib.util
+import math
 import multiprocessing
 import statistics
 import sys
@@ -32,10 +33,11 @@ from dtqn.settings.config import ActorConfig, Config
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from dtqn.training import machine, setup
-from dtqn.training.exchange import bytes_per_env_step
+from dtqn.training.exchange import EPISODES
 from dtqn.training.pool import WorkerPool
 from dtqn.training.replay_fields import named
 from dtqn.training.trainer import Trainer
+from replay import Field
 
 CHUNKS = 5
 BUSY, BUSIER = "benchmarks.pool:Busy", "benchmarks.pool:Busier"
@@ -78,6 +80,12 @@ class Busier(Busy):
     """Every step takes 10 ms of a core."""
 
     step_seconds = 0.01
+
+
+def bytes_per_env_step(fields: dict[str, Field]) -> int:
+    """Bytes that a worker hands to the pool for each row of a copy, given the fields of a row."""
+    per_row = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
+    return sum(per_row) + sum(dtype.itemsize for dtype in EPISODES.values())
 
 
 def tasks() -> list[str]:

@@ -61,7 +61,7 @@ def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
     return np.asarray(Image.fromarray(picture).reduce(size))
 
 
-def panel(shown: Shown, t: int) -> list[str]:
+def panel(shown: Shown, t: int, most: int = 60) -> list[str]:
     """The text beside the picture of step t: the decision there; at t = T, the outcome."""
     length, reward = shown.episode.length, shown.episode.reward
     lines = [f"episode {shown.number}   step {t} of {length}   return {reward[:t].sum():.3f}", ""]
@@ -74,7 +74,7 @@ def panel(shown: Shown, t: int) -> list[str]:
         mark = "<" if action == shown.episode.action[t] else " "
         lines.append(f"{shown.actions[action]:<{width}} {mark} {_bar(share)} {value:8.3f}")
     lines += ["", f"action {acted(shown, t)}   reward {reward[t]:.3f}", ""]
-    return lines + strip(shown, t)
+    return lines + strip(shown, t, most)
 
 
 def acted(shown: Shown, t: int) -> str:
@@ -86,7 +86,7 @@ def _bar(share: float) -> str:
     return ("█" * round(share * _BAR)).ljust(_BAR, "·")
 
 
-def strip(shown: Shown, t: int, most: int = 60) -> list[str]:
+def strip(shown: Shown, t: int, most: int) -> list[str]:
     """The dependence of the decision at t on each step up to it, and below it the steps that show the cue.
 
     Args:
@@ -138,7 +138,7 @@ REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a past step."""
 MOST_ROWS = 2_000_000
 """Rows that the network runs for an episode's dependence, at most: seconds on one core."""
-_COLUMNS, _LINES = 48, 24
+_COLUMNS, _LINES, _BESIDE = 48, 24, 44  # of the picture at most, and of the text beside it
 """The most that a picture takes of the terminal."""
 _SIDE = 300
 """Pixels of the longer side of the task's picture in a film, about."""
@@ -165,7 +165,7 @@ def watch(run: TrainedRun, delay_seconds: float, gif: Path | None, out: TextIO) 
                 at_end = t == shown.episode.length
                 line = outcome(shown) if at_end else plain(shown, t)
                 picture = _small(shown, t) if is_terminal else None
-                view.show(picture, panel(shown, t), line, keep=at_end)
+                view.show(picture, panel(shown, t, _BESIDE), line, keep=at_end)
                 if is_terminal:
                     time.sleep(delay_seconds)
     if gif is not None:
@@ -177,7 +177,7 @@ def _small(shown: Shown, t: int) -> np.ndarray | None:
     if shown.episode.pictures is None:
         return None
     room = shutil.get_terminal_size()
-    columns, lines = min(_COLUMNS, room.columns // 2), min(_LINES, room.lines - 2)
+    columns, lines = min(_COLUMNS, room.columns - _BESIDE - 2), min(_LINES, room.lines - 2)
     return shrunk(shown.episode.pictures[t], max(columns, 1), max(lines, 1))
 
 

@@ -316,10 +316,12 @@ class RunsView(_Shown):
         broad = console.width >= _BROAD
         room = max(console.width - (90 if broad else 54), 10)  # beside what else is told
         table = Table.grid(padding=(0, 2))
+        is_one_task = len({fact.name.partition(" ")[0] for fact in facts}) == 1
         for fact in shown:
+            name = fact.name.partition(" ")[2] if is_one_task and len(fact.name) > room else fact.name
             speed = f"{number(fact.speed)}{' env steps' * broad}/s" if fact.speed else ""
             table.add_row(
-                Text(shortened(fact.name, room)),
+                Text(shortened(name, room)),
                 Text(fact.state, style="red" if fact.state == "failed" else ""),
                 _bar(fact.total, fact.env_steps, 16 if broad else 8),
                 Text(f"{min(1.0, fact.env_steps / fact.total):.0%}", justify="right"),
@@ -356,8 +358,7 @@ class FilmView(_Shown):
         """
         if self._live is not None:
             self._step = grid = Table.grid(padding=(0, 2))
-            text = Text("\n".join(beside), no_wrap=True)
-            grid.add_row(*([] if picture is None else [_half_blocks(picture)]), text)
+            grid.add_row(*([] if picture is None else [_half_blocks(picture)]), Text("\n".join(beside)))
             self._live.refresh()
         if keep or self._live is None:
             self.say(line)

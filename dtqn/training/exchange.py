@@ -10,7 +10,6 @@ however that ends.
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import tempfile
@@ -24,7 +23,6 @@ from dtqn.acting.rows import Episodes, Rows
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.replay_fields import Schema, named, rows_of
-from replay import Field
 from replay.storage import fit
 
 Form: TypeAlias = tuple[tuple[int, ...], np.dtype]
@@ -32,7 +30,7 @@ Form: TypeAlias = tuple[tuple[int, ...], np.dtype]
 _ALIGNMENT = 64
 """Bytes of a cache line: no two arrays share one."""
 _ENDED = "ended"
-_EPISODES: dict[str, np.dtype] = {
+EPISODES: dict[str, np.dtype] = {
     _ENDED: np.dtype(np.bool_),
     "episode_return": np.dtype(np.float64),
     "length": np.dtype(np.int64),
@@ -61,14 +59,14 @@ class Exchange:
                 name: ((*at_tick, *field.shape), np.dtype(field.dtype))
                 for name, field in self._fields.items()
             },
-            **{f"episode/{name}": (at_tick, dtype) for name, dtype in _EPISODES.items()},
+            **{f"episode/{name}": (at_tick, dtype) for name, dtype in EPISODES.items()},
         }
         parameters = list(network.parameters())
         for place, one in enumerate(parameters):
             forms[f"parameters/{place}"] = ((self.versions, *one.shape), _numpy_dtype(one))
         arrays, self.descriptor = shared_arrays(forms, descriptor)
         self._rows = {name: arrays[name] for name in self._fields}
-        self._episodes = {name: arrays[f"episode/{name}"] for name in _EPISODES}
+        self._episodes = {name: arrays[f"episode/{name}"] for name in EPISODES}
         self.parameters = [
             [torch.from_numpy(arrays[f"parameters/{place}"][version]) for place in range(len(parameters))]
             for version in range(self.versions)
@@ -153,9 +151,3 @@ def _memory(size: int) -> int:
 
 def _numpy_dtype(parameter: torch.Tensor) -> np.dtype:
     return torch.empty(0, dtype=parameter.dtype).numpy().dtype
-
-
-def bytes_per_env_step(fields: dict[str, Field]) -> int:
-    """Bytes that a worker hands to the pool for each row of a copy, given the fields of a row."""
-    per_row = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
-    return sum(per_row) + sum(dtype.itemsize for dtype in _EPISODES.values())

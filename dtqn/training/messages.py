@@ -72,7 +72,7 @@ def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evalu
         better = f"; best: {outcome(best)} at {at} (eval --checkpoint best)"
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
-        f"{number(env_steps)} env steps{better}; in {directory.path}; next: {directory.command('eval')}"
+        f"{number(env_steps)} env steps{better}\nnext     {directory.command('eval')}"
     )
 
 

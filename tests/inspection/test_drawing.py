@@ -76,9 +76,9 @@ def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None
         "▄",
     ]
     long = _shown(dependence=None)
-    assert watch.strip(long, 1) == ["depends on: not computed, the episode is too long"]
+    assert watch.strip(long, 1, 60) == ["depends on: not computed, the episode is too long"]
     assert "depends on" not in watch.plain(long, 1)
-    assert len(watch.strip(_shown(episode=episode.episode._replace(other=None)), 1)) == 2
+    assert len(watch.strip(_shown(episode=episode.episode._replace(other=None)), 1, 60)) == 2
 
 
 def test_frames_of_a_film_are_of_one_size_and_change() -> None:

@@ -153,8 +153,8 @@ def test_a_run_is_one_line_of_80_columns():
     runs = [_Run(f"{name} 1", "running", [begun]), _Run(f"{name} 12", "finished", [over])]
     first, second, _ = _shown(runs, 20, width=80)
     assert max(len(first), len(second)) <= 80
-    assert first.startswith("gridverse-mem…-name seed 1  ") and second.startswith(
-        "gridverse-mem…name seed 12  "
+    assert first.startswith("an-agent-with…-name seed 1  ") and second.startswith(
+        "an-agent-with…name seed 12  "
     )
     assert first.endswith("12 345/s  success 25.0%") and second.endswith("100%            success 100.0%")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.training.exchange import Exchange, bytes_per_env_step, shared_arrays
+from benchmarks.pool import bytes_per_env_step
+from dtqn.training.exchange import Exchange, shared_arrays
 from dtqn.training.pool import WorkerPool
 from dtqn.training.replay_fields import named
 from tests.training import pools

@@ -84,9 +84,10 @@ def test_what_is_said(tmp_path, trainer):
     assert re.fullmatch(
         r"done in 0:\d\d: success \S+% \[\S+%, \S+%\] over 20 episodes at 1 000 env steps; "
         r"best: success .* at \d+ "
-        r"\(eval --checkpoint best\); in \S+/my run; next: python -m dtqn eval '\S+/my run'",
-        lines[-2],
+        r"\(eval --checkpoint best\)",
+        lines[-3],
     )
+    assert lines[-2] == f"next     python -m dtqn eval '{tmp_path}/my run'"
     assert lines[-1] == f"report   python -m dtqn report '{tmp_path}/my run'"
 
 
@@ -116,7 +117,7 @@ def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
 def test_where_no_success_is_defined_the_return_counts(tmp_path, trainer):
     trainer.has_success = False
     _, lines = fake.start(tmp_path / "run")
-    assert re.match(r"done in 0:\d\d: return \S+ over 20 episodes", lines[-2])
+    assert re.match(r"done in 0:\d\d: return \S+ over 20 episodes", lines[-3])
     returns = [row["eval/return"] for row in fake.rows(tmp_path / "run") if "eval/return" in row]
     assert checkpoint.best_figures(tmp_path / "run/checkpoint")["eval/return"] == max(returns)
 
