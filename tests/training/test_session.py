@@ -97,7 +97,7 @@ def test_a_run_that_left_out_updates_says_so_at_its_end(tmp_path, trainer, monke
     told = (
         "2 of 102 updates were left out, as their loss or gradient was not finite (learner/skipped_updates)"
     )
-    assert lines[-3] == told
+    assert lines[-4] == told
 
 
 def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
