@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
 
-from envs import entry_points
+from envs import entry_points, this_process
 from envs.families import FAMILIES, ids
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
 from envs.vector import AnyVectorEnv, Seed
 from envs.wrappers import wrapped
+
+Named: TypeAlias = str | Callable[..., Any]
+"""A task's name, or a class or function of one's own that makes it."""
 
 
 class TaskRow(NamedTuple):
@@ -27,13 +31,14 @@ class TaskRow(NamedTuple):
     source: str
 
 
-def task(id: str, **options: Any) -> Task:
+def task(id: Named, **options: Any) -> Task:
     """The task `id`, with `options` (`TaskOptions`) applied: what it is and how to make it.
 
     Raises:
         ValueError: for an unknown id, naming the nearest known ones, and for options that the task lacks.
     """
     asked = TaskOptions.read(options)
+    id = this_process.name_of(id) if callable(id) else id
     for family in FAMILIES:
         found = family.find(id, asked)
         if found is not None:
@@ -45,7 +50,7 @@ def task(id: str, **options: Any) -> Task:
     raise ValueError(f"unknown task {id!r}{hint} (the command `envs` lists all{own_class})")
 
 
-def spec(id: str, **options: Any) -> TaskSpec:
+def spec(id: Named, **options: Any) -> TaskSpec:
     """The facts of the task `id`, with `options` (`TaskOptions`) applied; errors as of `task`."""
     return task(id, **options).spec
 
@@ -64,7 +69,7 @@ def is_task(id: str) -> bool:
     return True
 
 
-def try_task(id: str, **options: Any) -> dict[str, float]:
+def try_task(id: Named, **options: Any) -> dict[str, float]:
     """Tries a task that is not this project's own: plays a few steps on a copy of its own, which it closes.
 
     Nothing is done for this project's own tasks. A usual task takes a small part of a second.
@@ -82,7 +87,7 @@ def try_task(id: str, **options: Any) -> dict[str, float]:
     return (try_out() if try_out is not None else None) or {}
 
 
-def check_task(id: str, **options: Any) -> None:
+def check_task(id: Named, **options: Any) -> None:
     """Puts a native task to the checks that every listed task passes (`envs.testing`), within seconds.
 
     For a task of a user's own that is a `Dynamics`: `check_task("my_module:MyTask", kwargs={"length": 4})`.
@@ -98,7 +103,7 @@ def check_task(id: str, **options: Any) -> None:
 
 
 def make_vector(
-    id: str, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
+    id: Named, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
 ) -> AnyVectorEnv:
     """`num_envs` copies of the task `id` as one vector environment with NEXT_STEP autoreset.
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import dtqn
+import envs
 from dtqn import cli
 from dtqn.plots import learning_curve
 from dtqn.settings.layers import flat
@@ -153,6 +154,11 @@ def test_it_is_the_run_of_the_command(cell, own_folder):
 
 def _typed(settings: dict[str, Any]) -> list[str]:
     return [f"--{name}={value}" for name, value in flat(settings).items()]
+
+
+def test_tasks_are_looked_at_as_objects(cell):
+    envs.check_task(cell.Count)
+    assert envs.spec(cell.Walk).action_space.n == 2 and envs.try_task(cell.Walk)[""] == 5
 
 
 def test_lambdas_and_closures_are_told_apart(cell):
