@@ -14,6 +14,7 @@ from dtqn.choices.cores import CORES
 from dtqn.settings import layers
 from dtqn.settings.config import ActorConfig, Config, LearnerConfig, NetworkConfig
 from dtqn.settings.layers import fitted, flat, merge, nested
+from dtqn.settings.values import is_own
 from dtqn.types import StepInputs
 
 NUM_ACTIONS = 3
@@ -29,10 +30,10 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 PRESETS = sorted(path.stem for path in (layers.CONFIGS / "agents").glob("*.yaml"))
 """The suite's agents."""
+OURS: dict[str, Any] = {name: core for name, core in CORES.by_name.items() if not is_own(name)}
+"""The settings of each core of the suite."""
 REGISTERED: dict[str, dict[str, Any]] = {
-    name: {"core": name}
-    for name, core in CORES.by_name.items()
-    if not core.is_windowed  # type: ignore[attr-defined]
+    name: {"core": name} for name, core in OURS.items() if not core.is_windowed
 }
 """Every core of the suite that carries a state, as it is by default."""
 CASES: dict[str, dict[str, Any]] = {

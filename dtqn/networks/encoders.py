@@ -63,7 +63,7 @@ class CategoricalEncoder(nn.Module):
 
     def __init__(self, *, nvec: ArrayLike, start: ArrayLike, embedding_width: int) -> None:
         super().__init__()
-        nvec, start = np.ravel(nvec), np.ravel(start)
+        nvec, start = (np.ravel(x).astype(np.int64) for x in (nvec, start))  # bytes would not hold the sum
         first_row = torch.as_tensor(np.cumsum([0, *nvec[:-1]]) - start, dtype=torch.int64)
         self.register_buffer("first_row", first_row, persistent=False)
         self.embedding = Embedding(int(sum(nvec)), embedding_width)

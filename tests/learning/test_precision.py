@@ -11,18 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.choices.cores import CORES
 from dtqn.learning.learner import Learner
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.types import Sequences
-from tests.cases import NUM_ACTIONS, SMALL, SPACES, learner_config, network_config, randomise
+from tests.cases import NUM_ACTIONS, OURS, SMALL, SPACES, learner_config, network_config, randomise
 from tests.learning import learners
 from tests.learning.batches import N_STEP, make_batch
 from tests.learning.learners import errors_of
 
 NETWORKS: dict[str, dict[str, Any]] = {
-    **{name: {"core": name} for name, core in CORES.by_name.items() if core.rounds},  # type: ignore[attr-defined]
+    **{name: {"core": name} for name, core in OURS.items() if core.rounds},
     "gtrxl-post": {"norm": "post", "gate": "residual"},
     "gtrxl-recall": {"recall_weight": 0.5, "distribution": "categorical", "num_atoms": 7},
     "darqn": {"core": "lstm", "soft_attention": True},

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.choices import cores
 from dtqn.networks import builder
 from dtqn.networks.darqn import AttentiveLSTMLayer, FeatureMap, PartsEncoder
 from dtqn.networks.deltanet import GatedDeltaNetLayer
@@ -26,7 +25,7 @@ from dtqn.settings import layers, presets
 from dtqn.settings.config import Config, NetworkConfig
 from dtqn.types import StepInputs
 from tests import reference
-from tests.cases import REGISTERED, SPACES, inputs, network_config, randomise
+from tests.cases import OURS, REGISTERED, SPACES, inputs, network_config, randomise
 from tests.networks.modules import assert_close, gradients_of, gru_layer, lstm_layer, random
 from tests.networks.parameters import block_parameters, lstm_parameters
 from tests.reference.darqn_twin import darqn
@@ -166,7 +165,7 @@ TABLE = [
 def test_every_core_has_a_twin() -> None:
     """In a file of its own; those that are stacks of layers are held to theirs here."""
     twins = {path.stem.removesuffix("_twin") for path in Path(reference.__path__[0]).glob("*_twin.py")}
-    assert set(cores.CORES.by_name) - twins == {"none"}
+    assert set(OURS) - twins == {"none"}
     made = {name: builder.make_core(network_config(**core)) for name, core in REGISTERED.items()}
     stacks = {name for name, core in made.items() if isinstance(core, RecurrentStack)}
     assert stacks - {"none"} == set(STACKS) - {"attention"} == {name for name, *_ in TABLE} - {"attention"}

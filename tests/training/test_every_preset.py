@@ -9,13 +9,12 @@ import pytest
 import torch
 
 import dtqn
-from dtqn.choices.cores import CORES
 from dtqn.settings import presets
 from dtqn.settings.config import Config
 from dtqn.training import checkpoint
 from dtqn.training.setup import make_network
 from dtqn.training.trainer import Trainer
-from tests.cases import PRESETS
+from tests.cases import OURS, PRESETS
 
 DOCS = Path(dtqn.__file__).parents[1] / "docs" / "agents.md"
 SMALL = {
@@ -51,7 +50,7 @@ def test_a_preset_is_a_difference(agent: str) -> None:
 
 
 def test_every_core_has_a_preset() -> None:
-    assert {config_of(agent).network.core.name for agent in PRESETS} == set(CORES.by_name)
+    assert {config_of(agent).network.core.name for agent in PRESETS} == set(OURS)
 
 
 def test_the_docs_have_every_agent_with_its_parameters() -> None:
