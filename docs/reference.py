@@ -26,7 +26,8 @@ import dtqn
 from dtqn.settings.config import fields_of
 
 MODULES = (
-    *("dtqn", "dtqn.policy", "dtqn.testing", "dtqn.types", "dtqn.settings.config"),
+    *("dtqn", "dtqn.policy", "dtqn.testing", "dtqn.types"),
+    *("dtqn.settings.config", "dtqn.training.setup"),
     *("dtqn.networks.q_network", "dtqn.networks.recurrent_q_network", "dtqn.networks.windowed_q_network"),
     *("dtqn.learning.losses", "dtqn.learning.returns", "dtqn.learning.learner"),
     *("dtqn.acting.actor", "dtqn.acting.evaluation", "dtqn.acting.episode_intervals"),

@@ -92,6 +92,8 @@ RANDOM_SHARES = (0.1, 0.3)
 
 
 class Asked(NamedTuple):
+    """What the debugger is asked to play."""
+
     episodes: int
     replacements: int
     seed: int

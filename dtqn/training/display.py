@@ -283,9 +283,7 @@ def overview(facts: Sequence[RunFacts]) -> str:
 
 
 class RunsView(_Shown):
-    """Several runs: a table of all, or a line when one changes its state; about every 30 seconds one for each
-    that runs and one for all.
-    """
+    """Several runs: a table of all, or a line when one changes its state and about every 30 seconds."""
 
     _ORDER = ("running", "failed", "stopped", "interrupted", "waiting", "finished")
 

@@ -66,11 +66,7 @@ def _found(directory: RunDir) -> Found:
 
 
 def lines(found: Sequence[Found], broken: Mapping[str, str], width: int) -> list[str]:
-    """The list for people: runs below their task, agent, the settings in which agents differ, and folder.
-
-    Args:
-        width: of a line, but for commands, which are whole.
-    """
+    """The list for people, `width` columns wide but for commands: runs below what they have in common."""
     settings = {run["agent"]: run["agent"].split("+") for run in found}
     known = [set(own) for name, *own in settings.values() if name in presets.agents()]
     shared = set[str].intersection(*known) if len(known) > 1 else set[str]()

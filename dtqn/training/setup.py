@@ -45,7 +45,7 @@ DRAWING = threading.RLock()
 Stream = IntEnum(
     "Stream", "ENV ACTOR REPLAY NETWORK EVALUATION LEARNER FILM STALENESS EVALUATION_ACTIONS", start=0
 )
-"""The random streams of a run; each is a key below the run's seed."""
+Stream.__doc__ = """The random streams of a run; each is a key below the run's seed."""
 
 
 def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
@@ -54,6 +54,7 @@ def seed_of(config: Config, *key: int) -> np.random.SeedSequence:
 
 
 def device_of(config: Config) -> torch.device:
+    """The device that `config.device` stands for on this machine."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is cuda, but torch finds none; try cpu")
     use_cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
@@ -61,12 +62,14 @@ def device_of(config: Config) -> torch.device:
 
 
 def task_spec(config: Config) -> envs.TaskSpec:
+    """The facts of the run's task."""
     return envs.spec(config.env, **config.task.model_dump())
 
 
 def make_env(
     config: Config, num_envs: int, seed: np.random.SeedSequence, render_mode: str | None = None
 ) -> gymnasium.vector.VectorEnv:
+    """Environments of the run's task, as one vector."""
     return envs.make_vector(config.env, num_envs, seed, render_mode=render_mode, **config.task.model_dump())
 
 
@@ -128,6 +131,7 @@ def num_actions(task: envs.TaskSpec) -> int:
 
 
 def make_schema(config: Config, network: QNetwork) -> Schema:
+    """What replay keeps of each row."""
     task = task_spec(config)
     rows = row_fields(
         task.observation_space, task.action_space, network.trace_spec(), config.replay.trace_dtype
@@ -160,6 +164,7 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
 
 
 def make_replay(config: Config, schema: Schema) -> SequenceReplay:
+    """The run's replay, empty."""
     layout, capacity = replay_size(config, schema.fields)
     return SequenceReplay(schema.fields, layout, capacity, config.actor.num_envs, sampler_of(config.replay))
 
@@ -176,6 +181,7 @@ def sampler_of(config: ReplayConfig) -> Callable[[int], Sampler]:
 
 
 def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
+    """What tells when to learn, and from which sequences."""
     batches = config.learner.batches
     if isinstance(batches, Rollouts):
         return FromRollouts(replay, generator, config.warmup, batches)
