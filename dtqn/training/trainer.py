@@ -258,7 +258,7 @@ class Trainer:
         self.staleness.generator.bit_generator.state = state["staleness"]
         self._recent = self._window(state["recent"])
         self._has_ended |= np.asarray(state.get("has_ended", True))  # earlier checkpoints lack it
-        *self._tally, self._told = state["tally"]
+        self._tally[0], self._tally[1], self._tally[2], self._told = state["tally"]
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
 
     def news(self) -> list[str]:
