@@ -254,7 +254,7 @@ def traffic(config: Config) -> dict[str, int]:
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--seconds", type=argtypes.seconds, default=10.0, help="for each figure")
+    parser.add_argument("--seconds", type=argtypes.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
     parser.add_argument("--ray", action="store_true", help="with the Ray of RAY_ADDRESS too")
     parser.add_argument("--bytes", action="store_true", help="count bytes")

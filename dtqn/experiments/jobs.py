@@ -57,12 +57,7 @@ class Process:
     def __init__(
         self, program: Sequence[str], directory: RunDir, threads: int, more: dict[str, str] | None = None
     ) -> None:
-        """Begin the run or go on with it; its output is added to its log.
-
-        Args:
-            program: the command that `--resume DIRECTORY` is added to.
-            more: variables of its environment beside this process's own.
-        """
+        """Begin or go on by `program --resume DIRECTORY`, with `more` variables; its log has its output."""
         environment = worker_environment() | dict.fromkeys(_THREADS, str(threads)) | (more or {})
         environment[trust.VARIABLE] = "1"  # its settings have been looked at here
         with directory.log.open("ab") as log:

@@ -207,15 +207,9 @@ class RunDir:
         path = runs_dir / env / config.agent / f"seed{config.seed}-{digest}"
         if path.exists() or not run_identity(config).is_native:  # whose code may be another by now
             return cls(path)
-        others = map(cls, sorted(path.parent.glob(f"seed{config.seed}-*")))
-        return next((run for run in others if run._is_of(digest)), cls(path))
-
-    def _is_of(self, digest: str) -> bool:
-        """Whether its settings, by today's names, have this hash."""
-        try:
-            return config_hash(self.read_config()) == digest
-        except ConfigError:  # another run's damage is no matter here
-            return False
+        others = sorted(path.parent.glob(f"seed{config.seed}-*/config.yaml"))
+        found = (file.parent for file in others if _hash_at(file.parent, file.stat().st_mtime_ns) == digest)
+        return cls(next(found, path))
 
     @property
     def is_exported(self) -> bool:
@@ -500,3 +494,12 @@ def resolved(config: Config) -> Config:
 
 
 _ABSENT = object()
+
+
+@functools.cache
+def _hash_at(path: Path, changed: int) -> str:
+    """`config_hash` of a run by today's names, read once: a sweep looks for each of its runs among all."""
+    try:
+        return config_hash(RunDir(path).read_config())
+    except ConfigError:  # another run's damage is no matter here
+        return ""

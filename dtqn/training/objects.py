@@ -37,8 +37,8 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
 
 def kept(config: Config) -> dict[str, str]:
     """The names of the run's objects that no other process finds, by setting."""
-    names = {setting: str(settings_of(config)[setting]) for setting in SETTINGS}
-    return {setting: name for setting, name in names.items() if this_process.holds(name)}
+    here = settings_of(config)
+    return {name: here[name] for name in SETTINGS if this_process.holds(here[name])}
 
 
 def told(config: Config, then: str = "its runs are trained here, one after the other") -> str:

@@ -130,7 +130,9 @@ LENGTH = "task.kwargs is {'lenght': 3}, but corridor:Corridor takes no lenght; d
         (["corridor:Corridor", "--task.kwargs", "{lenght: 3}"], LENGTH + " (it takes: length, reward)"),
         (["corridor:Corridor", "--task.kwargs", "{render_mode: x}"], "Corridor takes no render_mode"),
         (["corridor:Corridor", "--task.kwargs", "{length: 3"], "must be a mapping such as {length: 20}"),
-        (["corridor:Corridor", "--task.kwargs", "3"], "task.kwargs is 3 (from --task.kwargs): must be a map"),
+        (["corridor:Corridor", "--task.kwargs", "3"],
+            "task.kwargs is 3 (from --task.kwargs): must be a mapping such as {length: 20}, from names to "
+            "finite numbers, text, true, false, none, and lists and mappings of these, or none"),
         (["corridor:Corridor", "--task.kwargs", "{length: 2020-01-01}"], "its reset failed: TypeError"),
         (["corridor:Corridor", "--task.success", "right"], "it must be info:KEY, return>X or return>=X"),
         (["corridor:Corridor", "--task.success", "info:no"], "has no 'no', which decides on success; it has"),
