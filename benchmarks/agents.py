@@ -51,7 +51,7 @@ def measure_agent(agent: str, seconds: float = 2.0, fill_env_steps: int = FILL_E
     with OperatorCounter() as counter:
         for _ in turns.batches:
             turns.update()
-    rows = sum(int(batch.learn_rows.sum()) for batch in turns.batches) / len(turns.batches)
+    rows = sum(int(batch.learn_timesteps.sum()) for batch in turns.batches) / len(turns.batches)
     return {
         "updates_per_cpu_second": updates["per_cpu_second"],
         "updates_per_second": updates["per_second"],

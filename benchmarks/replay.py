@@ -73,7 +73,7 @@ class WholeSequenceReplay:
 
     def __init__(self, num_items: int) -> None:
         self.num_items, self.added, self.max_priority = num_items, 0, 1.0
-        learn = LAYOUT.max_learn_rows
+        learn = LAYOUT.max_learn_timesteps
         lengths = {"rows": LAYOUT.burn_in_length + learn, "trace": WINDOW, "stored": learn}
         self.items = {
             name: np.zeros((num_items, lengths[field.block], *field.shape), field.dtype)
@@ -87,7 +87,7 @@ class WholeSequenceReplay:
         last = rows["last"].tolist()
         for stream, episode in enumerate(self.episodes):
             episode.append({name: values[stream] for name, values in rows.items()})
-            anchor = len(episode) - LAYOUT.max_learn_rows
+            anchor = len(episode) - LAYOUT.max_learn_timesteps
             if anchor >= 0 and anchor % LAYOUT.sequence_period == 0:
                 self.add(episode, anchor)
             if last[stream]:
@@ -100,7 +100,7 @@ class WholeSequenceReplay:
         item = self.added % self.num_items
         start = max(0, anchor - LAYOUT.burn_in_length)
         memory = episode[max(0, start - WINDOW) : start]
-        learn = episode[anchor : anchor + LAYOUT.max_learn_rows]
+        learn = episode[anchor : anchor + LAYOUT.max_learn_timesteps]
         blocks = {"rows": episode[start:anchor] + learn, "trace": memory, "stored": learn}
         for name, field in FIELDS.items():
             for i, row in enumerate(blocks[field.block]):
@@ -127,7 +127,7 @@ class WholeSequenceReplay:
         return sum(item.nbytes for item in self.items.values()) + self.counts.nbytes + self.tree.sums.nbytes
 
 
-class Rows:
+class Timesteps:
     """The same ticks for both; call it for the next one. Only the episodes' ends are drawn anew."""
 
     def __init__(self, seed: int) -> None:
@@ -158,10 +158,10 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
     """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the four rates."""
     sampler = partial(ProportionalSampler, priority_exponent=0.9, importance_sampling_exponent=0.6)
     replay = SequenceReplay(FIELDS, LAYOUT, CAPACITY, NUM_STREAMS, sampler)
-    next_rows = Rows(seed=1)
+    next_rows = Timesteps(seed=1)
     for _ in range(CAPACITY // NUM_STREAMS * 21 // 20):
         replay.append(next_rows())
-    rival, next_rows = WholeSequenceReplay(replay.num_sequences), Rows(seed=1)
+    rival, next_rows = WholeSequenceReplay(replay.num_sequences), Timesteps(seed=1)
     while rival.added < rival.num_items * 21 // 20:
         rival.append(next_rows())
     generator = np.random.default_rng(2)
@@ -174,7 +174,7 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
         _, items, _ = rival.sample(generator)
         rival.update_priorities(items, generator.exponential(1.0, BATCH_SIZE))
 
-    rows, rival_rows = Rows(seed=3), Rows(seed=3)
+    rows, rival_rows = Timesteps(seed=3), Timesteps(seed=3)
     replay.end_episodes()
     rival.episodes = [[] for _ in range(NUM_STREAMS)]
     actions = {

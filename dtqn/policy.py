@@ -18,7 +18,7 @@ from dtqn.text import one_line
 from dtqn.training import objects, trained
 from dtqn.training.directory import RunDir, trained_at
 from dtqn.training.setup import make_env, num_actions
-from dtqn.types import StepInputs, map_tree, reset_rows
+from dtqn.types import StepInputs, map_tree, reset_states
 from envs import TaskError, registry
 from envs.checks import ObservationCheck
 from envs.language import SpokenVectorEnv
@@ -150,7 +150,7 @@ class Policy:
             torch.from_numpy(begins).to(self._device)[:, None],
         )
         inputs = inputs._replace(reward=inputs.reward.masked_fill(inputs.first, 0.0))
-        state = reset_rows(self._state, self._initial, inputs.first[:, 0])
+        state = reset_states(self._state, self._initial, inputs.first[:, 0])
         output, self._state, _ = self.network(inputs, state)
         q = output.q[:, 0].cpu().numpy()
         action = q.argmax(axis=1)

@@ -18,7 +18,7 @@ from dtqn.shapes import follow_data
 State: TypeAlias = Any
 """A tree of tensors [B, ...] that a network carries from step to step."""
 
-Trace: TypeAlias = Any
+StoredMemory: TypeAlias = Any
 """A tree of tensors [B, T, ...] that a network leaves behind, a row at each step."""
 
 # A tree is a NamedTuple or dict of trees, down to its leaves; None is an empty place. So the state of a
@@ -56,14 +56,14 @@ class QOutput(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TraceSpec:
-    """One field of a trace row."""
+class MemorySpec:
+    """One field of a stored memory."""
 
     shape: tuple[int, ...]
     window: int
     """W: the state is a function of so many of the last rows, at least 1."""
     dtype: np.dtype[Any] | None = None
-    """The dtype to store it in; None: a float of `replay.trace_dtype`."""
+    """The dtype to store it in; None: a float of `replay.memory_dtype`."""
 
 
 class Sequences(NamedTuple):
@@ -72,28 +72,28 @@ class Sequences(NamedTuple):
     Padding rows hold arbitrary values that a network can take (in range, finite); no result depends on them.
     """
 
-    trace: dict[str, Tensor]
-    """Path -> [B, W, ...]: trace rows before the first burn-in (or learned) row, newest last."""
-    trace_valid: Tensor
+    memory: dict[str, Tensor]
+    """Path -> [B, W, ...]: stored memory before the first burn-in (or learned) row, newest last."""
+    memory_valid: Tensor
     """[B, W] bool"""
     episode_step: Tensor
     """[B] steps since the episode's start of the sequence's first row."""
     burn_in: StepInputs
     """[B, P, ...] right-padded."""
-    burn_in_rows: Tensor
+    burn_in_timesteps: Tensor
     """[B] real rows of `burn_in`."""
     learn: StepInputs
     """[B, R, ...] the learned steps and the n-step tail, right-padded."""
     discount: Tensor
     """[B, R] float, 0 on the row that terminates."""
-    learn_rows: Tensor
+    learn_timesteps: Tensor
     """[B] real rows of `learn`."""
     learned_steps: Tensor
     """[B] rows that get a TD error; the first ones of `learn`."""
     importance_weights: Tensor
     """[B] float"""
     burn_in_facts: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
-    """[B, P] each: what actors told of the rows beside inputs (`dtqn.acting.rows.FACTS`), if it is known."""
+    """[B, P] each: what actors told of the rows beside inputs (`dtqn.acting.timesteps.FACTS`), if it is known."""
     learn_facts: dict[str, Tensor] = {}  # noqa: RUF012
     """[B, R] each."""
     novel_share: Tensor | None = None
@@ -103,15 +103,15 @@ class Sequences(NamedTuple):
 
     def by_block(self, memory: Any, burn_in: Any, learn: Any, sequence: Any) -> Sequences:
         """Each tensor by the function for the block that it lies in, or by `sequence` if it is [B]."""
-        of = dict.fromkeys(("trace", "trace_valid"), memory)
+        of = dict.fromkeys(("memory", "memory_valid"), memory)
         of |= dict.fromkeys(("burn_in", "burn_in_facts"), burn_in)
         of |= dict.fromkeys(("learn", "learn_facts", "discount"), learn)
         parts = zip(self._fields, self, strict=True)
         return Sequences(*(map_tree(of.get(name, sequence), part) for name, part in parts))
 
 
-class FreshTrace(NamedTuple):
-    """Trace rows that a learner's forward pass made anew, n of them over a whole batch."""
+class FreshMemory(NamedTuple):
+    """Stored memory that a learner's forward pass made anew, n of them over a whole batch."""
 
     sequence: Tensor
     """[n] which sequence of the batch."""
@@ -178,12 +178,12 @@ def observation_of(named: Any) -> Any:
     return {name.removeprefix(prefix): named[name] for name in named if name.startswith(prefix)}
 
 
-def first_rows(counts: Tensor, size: int) -> Tensor:
+def length_mask(counts: Tensor, size: int) -> Tensor:
     """[B, size] bool: the first `counts` [B] rows of each sequence."""
     return torch.arange(size, device=counts.device) < counts[:, None]
 
 
-def reset_rows(state: State, initial: State, first: Tensor) -> State:
+def reset_states(state: State, initial: State, first: Tensor) -> State:
     """`state` with the batch rows where `first` [B] holds replaced by those of `initial`."""
     if follow_data(first) and not bool(first.any()):
         return state

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
 from envs.fields import Field, FieldDynamics
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 _SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
@@ -61,7 +61,7 @@ class MemoryChainDynamics(FieldDynamics):
             Field("time", (), np.int64, 0, length + 1, 0),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.context[rows] = rng.integers(2, size=(len(rows), self._bits))
         self.query[rows] = rng.integers(self._bits, size=len(rows))
         self.time[rows] = 0
@@ -129,7 +129,7 @@ class DiscountingChainDynamics(FieldDynamics):
         self._rewards = np.ones(len(_REWARD_STEPS))
         self._rewards[best] += _BONUS
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.chain[rows] = -1
         self.time[rows] = 0
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, FLOOR, GREEN, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 POWER: Final = 0.0015  # what a full force adds to the velocity
 MAX_POSITION: Final = 1.1
@@ -50,7 +50,7 @@ class CarFlagDynamics(FieldDynamics):
         self.action_names = () if continuous else ("push left", "no push", "push right")
         self._continuous = continuous
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
         self.position[rows] = rng.uniform(*START, size=len(rows))
         self.velocity[rows] = 0.0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.vector import Arrays, Copies, Dynamics, Rng, check_fields, read_field
+from envs.vector import Arrays, Dynamics, EnvIds, Rng, check_fields, read_field
 
 
 class Field(NamedTuple):
@@ -33,7 +33,7 @@ class FieldDynamics(Dynamics):
     """
 
     fields: tuple[Field, ...]
-    copies: Copies
+    copies: EnvIds
     """The numbers of all copies, [N]."""
 
     def start(self, num: int, rng: Rng) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import Arrays, Copies, Dynamics, Flags, NativeVectorEnv, Rewards, Rng, Row, Seed
+from envs.vector import Arrays, Dynamics, EnvIds, Flags, NativeVectorEnv, Rewards, Rng, Row, Seed
 
 
 class GuardedDynamics(Dynamics):
@@ -39,7 +39,7 @@ class GuardedDynamics(Dynamics):
         self._num = num
         self.attempt("start", lambda: self._dynamics.start(num, rng))
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self._lend("restart", lambda rows: self._dynamics.restart(rows, rng), rows=rows)
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:

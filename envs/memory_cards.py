@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card, joined
 from envs.fields import Field, FieldDynamics, require
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 PAIRS: Final = 5  # of DTQN's task
 MAX_PAIRS: Final = 9999
@@ -48,7 +48,7 @@ class MemoryCardsDynamics(FieldDynamics):
             Field("shown", (), np.int64, -1, positions - 1),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
         self.removed[rows] = False
         self.shown[rows] = rng.integers(2 * self._pairs, size=len(rows))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, BLUE, FLOOR, GREEN
 from envs.fields import Field, FieldDynamics, require
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 SIZES: Final = (2, 3, 4)
 
@@ -119,7 +119,7 @@ class NumpadDynamics(FieldDynamics):
             Field("completed", (), np.int64, 0, np.iinfo(np.int32).max, 0),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         every = sequences(self._size)
         self.sequence[rows] = every[rng.integers(len(every), size=len(rows))]
         self._rank[rows] = self.sequence[rows].argsort(axis=1)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, CARD_HEIGHT, CARD_WIDTH, VIEW, WALL, card, joined
 from envs.fields import Field, FieldDynamics
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 DECK: Final = 52
 _SUITS: Final = 4
@@ -123,7 +123,7 @@ class RecallDynamics(FieldDynamics):
             Field("time", (), np.int64, 0, self._end, 0),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         for name, cards in self._decks.items():
             getattr(self, name)[rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
         self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt()))
@@ -202,7 +202,7 @@ class ConcentrationDynamics(FieldDynamics):
             Field("second", (), np.int64, -1, n - 1, -1),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
         self.face_up[rows] = False
         self.first[rows] = self.second[rows] = -1

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, VIEW, joined
 from envs.fields import Field, FieldDynamics, require
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 SAMPLE: Final = 4
 REWARD: Final = 10.0
@@ -72,7 +72,7 @@ class RockSampleDynamics(FieldDynamics):
             Field("reading", (count,), np.int8, -1, 1, np.zeros(count, np.int8)),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.position[rows] = rng.integers((self._size, self._size - 1), size=(len(rows), 2))
         self.good[rows] = rng.integers(2, size=(len(rows), len(self._rocks)))
         self.reading[rows] = 0

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
 from envs.task import Native
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 _MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
 
@@ -55,7 +55,7 @@ class TMazeDynamics(FieldDynamics):
             Field("visited", (), np.bool_, 0, 1, False),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.position[rows] = (self._start, 0)
         self.time[rows] = 0
         self.visited[rows] = False

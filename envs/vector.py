@@ -23,7 +23,7 @@ from envs.errors import NoPictureError, meant
 Seed = int | np.random.SeedSequence | None
 Rng = np.random.Generator
 Arrays = dict[str, NDArray[Any]]
-Copies = NDArray[np.intp]
+EnvIds = NDArray[np.intp]
 """Numbers of copies."""
 Rewards = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Dynamics(ABC):
         """Puts `num` copies into independent initial states."""
 
     @abstractmethod
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         """Puts the copies at `rows` into new independent initial states."""
 
     @abstractmethod

@@ -57,19 +57,19 @@ class SequenceLayout:
             )
 
     @property
-    def max_learn_rows(self) -> int:
-        """Rows of a whole learn block: the learned steps and their n-step tail."""
+    def max_learn_timesteps(self) -> int:
+        """Rows of a whole learned segment: the learned steps and their n-step tail."""
         return self.learn_length + self.n_step
 
 
-class Anchors(NamedTuple):
+class SequenceStarts(NamedTuple):
     """Sequences that have become sampleable; all arrays [n] int64."""
 
     streams: Ints
     rows: Ints
     """The anchor's row, counted from the first row its stream ever had."""
-    learn_rows: Ints
-    """Real rows of the learn block; of these, min(learn_length, learn_rows - 1) get a TD error."""
+    learn_timesteps: Ints
+    """Real rows of the learned segment; of these, min(learn_length, learn_timesteps - 1) get a TD error."""
 
 
 class Tick(NamedTuple):
@@ -81,13 +81,13 @@ class Tick(NamedTuple):
     """The row's number in its episode; 0 for a first row."""
     cut: Bools
     """True where an open episode had no LAST row: it has been ended, as truncated, at the row before."""
-    anchors: Anchors
+    anchors: SequenceStarts
 
 
-def _joined(parts: list[Anchors]) -> Anchors:
+def _joined(parts: list[SequenceStarts]) -> SequenceStarts:
     if len(parts) == 1:
         return parts[0]
-    return Anchors(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return SequenceStarts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 class Accumulator:
@@ -95,7 +95,7 @@ class Accumulator:
 
     def __init__(self, layout: SequenceLayout, num_streams: int) -> None:
         self._layout = layout
-        self.num_rows = np.zeros(num_streams, np.int64)
+        self.num_timesteps = np.zeros(num_streams, np.int64)
         """Rows that each stream has had so far, overwritten ones included."""
         self._episode_start = np.zeros(num_streams, np.int64)
         self._origin = np.zeros(num_streams, np.int64)
@@ -104,7 +104,7 @@ class Accumulator:
 
     def append(self, streams: Ints, first: Bools, last: Bools) -> Tick:
         """Take one row for each of `streams` [n], all different; a ValueError leaves all as it was."""
-        rows, was_open = self.num_rows[streams], self._open[streams]
+        rows, was_open = self.num_timesteps[streams], self._open[streams]
         if not (was_open | first).all():
             stream = streams[~(was_open | first)][0]
             raise ValueError(f"first: False in stream {stream} after an episode's end; it must be True")
@@ -117,27 +117,29 @@ class Accumulator:
         origins = np.where(first, rows, self._origin[streams])
         self._episode_start[streams], self._origin[streams] = starts, origins
         self._open[streams] = ~last
-        self.num_rows[streams] = rows + 1
+        self.num_timesteps[streams] = rows + 1
 
         # A row completes one whole sequence at most: the one whose tail it ends.
-        anchor_steps = rows - origins - (self._layout.max_learn_rows - 1)
+        anchor_steps = rows - origins - (self._layout.max_learn_timesteps - 1)
         whole = (anchor_steps >= 0) & (anchor_steps % self._layout.sequence_period == 0)
         anchors = (origins + anchor_steps)[whole]
-        parts.append(Anchors(streams[whole], anchors, np.full_like(anchors, self._layout.max_learn_rows)))
+        parts.append(
+            SequenceStarts(streams[whole], anchors, np.full_like(anchors, self._layout.max_learn_timesteps))
+        )
         if last.any():
             parts.append(self._tail(streams[last], rows[last]))
         return Tick(rows, rows - starts, cut, _joined(parts))
 
-    def end_episodes(self, streams: Ints) -> Anchors:
+    def end_episodes(self, streams: Ints) -> SequenceStarts:
         """End those of the episodes of `streams` that are open, as truncated at the last row they had."""
         streams = streams[self._open[streams]]
         self._open[streams] = False
-        return self._tail(streams, self.num_rows[streams] - 1)
+        return self._tail(streams, self.num_timesteps[streams] - 1)
 
-    def end_sequences(self) -> Anchors:
+    def end_sequences(self) -> SequenceStarts:
         """End all sequences at the last row of their stream; an open episode's next anchor is that row."""
         streams = np.flatnonzero(self._open)
-        last_rows = self.num_rows[streams] - 1
+        last_rows = self.num_timesteps[streams] - 1
         ended = self._tail(streams, last_rows)
         # The episode goes on, and so do its steps; anchors alone are counted anew.
         self._origin[streams] = last_rows
@@ -147,9 +149,9 @@ class Accumulator:
         """True where a stream's last row was not an episode's last."""
         return self._open[streams]
 
-    def _tail(self, streams: Ints, last_rows: Ints) -> Anchors:
+    def _tail(self, streams: Ints, last_rows: Ints) -> SequenceStarts:
         """Anchors of sequences that end at `last_rows` [n] and that no earlier row has completed."""
-        period, whole = self._layout.sequence_period, self._layout.max_learn_rows
+        period, whole = self._layout.sequence_period, self._layout.max_learn_timesteps
         origins = self._origin[streams]
         transitions = last_rows - origins
         # Complete are anchors up to transitions - (whole - 1); the next multiple is the first pending one.
@@ -158,9 +160,9 @@ class Accumulator:
         most = -(-(whole - 1) // period)
         steps = first_pending[:, None] + np.arange(most) * period
         real = steps < transitions[:, None]
-        learn_rows = np.minimum(transitions[:, None] - steps + 1, whole)
+        learn_timesteps = np.minimum(transitions[:, None] - steps + 1, whole)
         index = np.nonzero(real)[0]
-        return Anchors(streams[index], origins[index] + steps[real], learn_rows[real])
+        return SequenceStarts(streams[index], origins[index] + steps[real], learn_timesteps[real])
 
     def get_state(self) -> dict[str, Array]:
         """The place of each stream, open episodes included."""
@@ -173,4 +175,4 @@ class Accumulator:
 
     def _arrays(self) -> dict[str, Array]:
         starts = {"episode_start": self._episode_start, "origin": self._origin}
-        return {"num_rows": self.num_rows, **starts, "open": self._open}
+        return {"num_timesteps": self.num_timesteps, **starts, "open": self._open}

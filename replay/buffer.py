@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replay.accumulator import Accumulator, Anchors, SequenceLayout
+from replay.accumulator import Accumulator, SequenceLayout, SequenceStarts
 from replay.samplers import Sampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
 
 # Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
-# the row is the anchor of a sequence, the real rows of that sequence's learn block.
+# the row is the anchor of a sequence, the real rows of that sequence's learned segment.
 _EPISODE_STEP, _LEARN_ROWS = "episode_step", "sequence_learn_rows"
 _OWN_FIELDS = {_EPISODE_STEP: Field((), np.int32, "stored"), _LEARN_ROWS: Field((), np.int32, "stored")}
 
@@ -47,11 +47,11 @@ class SequenceBatch(NamedTuple):
     """[B, W] True where a memory row is real; for a field of a smaller window its last columns."""
     burn_in: dict[str, Array]
     """Row fields, [B, P, ...]: from max(episode start, anchor - burn_in_length) to before the anchor."""
-    burn_in_rows: Ints
+    burn_in_timesteps: Ints
     """[B] real rows of burn_in; 0 at an episode's start."""
     learn: dict[str, Array]
     """Row fields, [B, R, ...]: from the anchor on; R <= learn_length + n_step."""
-    learn_rows: Ints
+    learn_timesteps: Ints
     """[B] real rows of learn."""
     learned_steps: Ints
     """[B] steps with a TD error, from the anchor on: the mask is arange(R) < learned_steps."""
@@ -63,7 +63,7 @@ class SampleInfo(NamedTuple):
     """Facts about the sequences of a batch, beside their content."""
 
     ids: Ints
-    """[B] for `update_priorities`, `learn_rows` and `prefix`."""
+    """[B] for `update_priorities`, `learn_timesteps` and `prefix`."""
     importance_weights: npt.NDArray[np.float32]
     """[B] (N P(i))^-beta over its batch maximum, N the sequences that can be sampled."""
     probabilities: Floats
@@ -74,7 +74,7 @@ class Prefix(NamedTuple):
     """Sequences from their episode's first row on, where that is still stored."""
 
     rows: dict[str, Array]
-    """[m, T, ...] from the episode's first row to the end of the learn block, right-padded like a batch; or
+    """[m, T, ...] from the episode's first row to the end of the learned segment, right-padded like a batch; or
     the part of it that was asked for."""
     row_counts: Ints
     """[m] real rows."""
@@ -133,7 +133,7 @@ class SequenceReplay:
         self.steps_per_stream = capacity // num_streams
         self._window = max((field.window for field in self.fields.values()), default=0)
         self._reach = layout.burn_in_length + self._window
-        needed = self._reach + layout.max_learn_rows
+        needed = self._reach + layout.max_learn_timesteps
         if self.steps_per_stream <= needed:
             raise ValueError(
                 f"capacity is {capacity}, {self.steps_per_stream} steps a stream; it must be at least "
@@ -157,7 +157,7 @@ class SequenceReplay:
     @property
     def num_steps(self) -> int:
         """Rows stored now, over all streams."""
-        return int(np.minimum(self._accumulator.num_rows, self.steps_per_stream).sum())
+        return int(np.minimum(self._accumulator.num_timesteps, self.steps_per_stream).sum())
 
     @property
     def saturated(self) -> int:
@@ -194,7 +194,7 @@ class SequenceReplay:
         """
         which = self._all_streams if streams is None else self._checked_streams(streams)
         which = which[self._accumulator.is_open(which)]
-        self._mark_last(which, self._accumulator.num_rows[which] - 1)
+        self._mark_last(which, self._accumulator.num_timesteps[which] - 1)
         return self._insert(self._accumulator.end_episodes(which))
 
     def end_sequences(self) -> Ints:
@@ -234,24 +234,26 @@ class SequenceReplay:
         """The sequences with anchors at these slots [B]."""
         streams, positions = self._split(anchors)
         anchor_steps = self._own(_EPISODE_STEP, anchors)
-        learn_rows = self._own(_LEARN_ROWS, anchors)
+        learn_timesteps = self._own(_LEARN_ROWS, anchors)
         # Each block takes what the one after it has left of the episode, so none crosses its start.
-        burn_in_rows = np.minimum(anchor_steps, self.layout.burn_in_length)
-        episode_steps = anchor_steps - burn_in_rows
-        memory_rows = np.minimum(episode_steps, self._window)
+        burn_in_timesteps = np.minimum(anchor_steps, self.layout.burn_in_length)
+        episode_steps = anchor_steps - burn_in_timesteps
+        memory_timesteps = np.minimum(episode_steps, self._window)
 
         # One run of slots a sequence, from its oldest memory row: memory, burn_in and learn, each padded.
         window, longest_burn_in, longest = (
-            int(counts.max(initial=0)) for counts in (memory_rows, burn_in_rows, learn_rows)
+            int(counts.max(initial=0)) for counts in (memory_timesteps, burn_in_timesteps, learn_timesteps)
         )
         ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
         offsets = np.empty((len(anchors), window + longest_burn_in + longest), np.int64)
         memory_part, row_part = offsets[:, :window], offsets[:, window:]
         # Columns older than the memory repeat its oldest row; `memory_valid` tells them apart.
-        np.maximum(memory_rows[:, None] - ages, 0, out=memory_part)
-        row_part[:, :longest_burn_in] = _padded(burn_in_rows) + memory_rows[:, None]
-        row_part[:, longest_burn_in:] = _padded(learn_rows) + (memory_rows + burn_in_rows)[:, None]
-        slots = self._wrapped(streams, positions - burn_in_rows - memory_rows, offsets)
+        np.maximum(memory_timesteps[:, None] - ages, 0, out=memory_part)
+        row_part[:, :longest_burn_in] = _padded(burn_in_timesteps) + memory_timesteps[:, None]
+        row_part[:, longest_burn_in:] = (
+            _padded(learn_timesteps) + (memory_timesteps + burn_in_timesteps)[:, None]
+        )
+        slots = self._wrapped(streams, positions - burn_in_timesteps - memory_timesteps, offsets)
         memory = {
             name: self._rings.gather(name, slots[:, max(0, window - self.fields[name].window) : window])
             for name in self._memory_names
@@ -259,12 +261,12 @@ class SequenceReplay:
         rows = self._rings.gather_records(slots[:, window:])
         return SequenceBatch(
             memory=memory,
-            memory_valid=ages <= memory_rows[:, None],
+            memory_valid=ages <= memory_timesteps[:, None],
             burn_in={name: rows[name][:, :longest_burn_in] for name in self._row_names},
-            burn_in_rows=burn_in_rows,
+            burn_in_timesteps=burn_in_timesteps,
             learn={name: rows[name][:, longest_burn_in:] for name in self._row_names},
-            learn_rows=learn_rows,
-            learned_steps=self._learned(learn_rows),
+            learn_timesteps=learn_timesteps,
+            learned_steps=self._learned(learn_timesteps),
             episode_step=episode_steps,
         )
 
@@ -303,16 +305,18 @@ class SequenceReplay:
         self._rings.overwrite(self._slots(streams, rows)[stored], fitted)
         return int(np.count_nonzero(stored))
 
-    def learn_rows(self, ids: npt.ArrayLike, names: Iterable[str]) -> tuple[dict[str, Array], Ints, Ints]:
+    def learn_timesteps(
+        self, ids: npt.ArrayLike, names: Iterable[str]
+    ) -> tuple[dict[str, Array], Ints, Ints]:
         """Fields `names`, of any block, over the learn rows of sampleable `ids` [n]: for a first priority.
 
         Returns {name: [n, R, ...]}, right-padded like a batch, the real rows [n], and the learned steps [n].
         """
         slots = self._found(ids)
-        learn_rows = self._own(_LEARN_ROWS, slots)
-        run = self._wrapped(*self._split(slots), _padded(learn_rows))
+        learn_timesteps = self._own(_LEARN_ROWS, slots)
+        run = self._wrapped(*self._split(slots), _padded(learn_timesteps))
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
-        return gathered, learn_rows, self._learned(learn_rows)
+        return gathered, learn_timesteps, self._learned(learn_timesteps)
 
     def prefix(
         self, ids: npt.ArrayLike, names: Iterable[str], start: int = 0, stop: int | None = None
@@ -326,13 +330,13 @@ class SequenceReplay:
         slots, available = self._find(given)
         rows, streams = np.divmod(given, self.num_streams)
         starts = rows - self._own(_EPISODE_STEP, slots)
-        available &= starts >= self._accumulator.num_rows[streams] - self.steps_per_stream
+        available &= starts >= self._accumulator.num_timesteps[streams] - self.steps_per_stream
         slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
-        learn_rows = self._own(_LEARN_ROWS, slots)
-        row_counts = rows - starts + learn_rows
+        learn_timesteps = self._own(_LEARN_ROWS, slots)
+        row_counts = rows - starts + learn_timesteps
         run = self._wrapped(streams, starts % self.steps_per_stream, _padded(row_counts))[:, start:stop]
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
-        return Prefix(gathered, row_counts, rows - starts, self._learned(learn_rows), available)
+        return Prefix(gathered, row_counts, rows - starts, self._learned(learn_timesteps), available)
 
     def get_state(self, lazily: bool = False) -> dict[str, Any]:
         """All that a run needs to go on bit for bit, as nested dicts of arrays and JSON scalars.
@@ -362,8 +366,8 @@ class SequenceReplay:
         ):
             if state[name] != value:
                 raise ValueError(f"replay state: {name} is {state[name]}; this replay has {value}")
-        num_rows = np.asarray(state["accumulator"]["num_rows"])
-        self._rings.set_state(state["rows"], self._used_slots(num_rows))
+        num_timesteps = np.asarray(state["accumulator"]["num_timesteps"])
+        self._rings.set_state(state["rows"], self._used_slots(num_timesteps))
         self._accumulator.set_state(state["accumulator"])
         self.sampler.set_state(state["sampler"])
         self._rings.saturated = state.get("saturated", 0)
@@ -393,11 +397,11 @@ class SequenceReplay:
             lost = np.concatenate([lost, nearer])
         self.sampler.remove(lost)
 
-    def _insert(self, anchors: Anchors) -> Ints:
+    def _insert(self, anchors: SequenceStarts) -> Ints:
         slots = self._slots(anchors.streams, anchors.rows)
-        self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_rows
+        self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_timesteps
         if len(slots):
-            self.sampler.insert(slots, born=int(self._accumulator.num_rows.sum()))
+            self.sampler.insert(slots, born=int(self._accumulator.num_timesteps.sum()))
         ids: Ints = anchors.rows * self.num_streams + anchors.streams
         return ids
 
@@ -417,7 +421,7 @@ class SequenceReplay:
 
     def _ids(self, streams: Ints, positions: Ints) -> Ints:
         """Ids of the rows that are at these positions now."""
-        newest = self._accumulator.num_rows[streams] - 1
+        newest = self._accumulator.num_timesteps[streams] - 1
         rows = newest - (newest - positions) % self.steps_per_stream
         ids: Ints = rows * self.num_streams + streams
         return ids
@@ -430,7 +434,7 @@ class SequenceReplay:
 
     def _is_stored(self, streams: Ints, rows: Ints) -> Bools:
         """[n] whether these rows of the streams have come and are not overwritten yet."""
-        age = self._accumulator.num_rows[streams] - rows
+        age = self._accumulator.num_timesteps[streams] - rows
         stored: Bools = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
         return stored
 
@@ -458,13 +462,13 @@ class SequenceReplay:
     def _own(self, name: str, slots: Ints) -> Ints:
         return self._rings.gather(name, slots).astype(np.int64)
 
-    def _learned(self, learn_rows: Ints) -> Ints:
-        """Learned steps of learn blocks of so many rows; the last row is bootstrapped from, never learned."""
-        return np.minimum(learn_rows - 1, self.layout.learn_length)
+    def _learned(self, learn_timesteps: Ints) -> Ints:
+        """Learned steps of learned segments of so many rows; the last row is bootstrapped from, never learned."""
+        return np.minimum(learn_timesteps - 1, self.layout.learn_length)
 
-    def _used_slots(self, num_rows: Ints | None = None) -> Ints:
-        """Slots that hold rows when streams have had `num_rows` [N] rows; by default, now."""
-        counts = self._accumulator.num_rows if num_rows is None else num_rows
+    def _used_slots(self, num_timesteps: Ints | None = None) -> Ints:
+        """Slots that hold rows when streams have had `num_timesteps` [N] rows; by default, now."""
+        counts = self._accumulator.num_timesteps if num_timesteps is None else num_timesteps
         positions = np.arange(self.steps_per_stream)
         used: Ints = np.flatnonzero(positions < counts[:, None])
         return used

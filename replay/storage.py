@@ -33,7 +33,7 @@ class Field:
     dtype: npt.DTypeLike
     """The smallest dtype that holds it. Floats that arrive wider are saturated, never turned into inf."""
     block: Block
-    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is in no batch: `learn_rows()` and
+    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is in no batch: `learn_timesteps()` and
     `prefix()` read it."""
     window: int = 0
     """Rows of this field that memory holds: a network's state is a function of so many. A `trace` field has
@@ -60,15 +60,15 @@ def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
     return checked
 
 
-def fit(name: str, values: npt.ArrayLike, field: Field, num_rows: int) -> Array:
+def fit(name: str, values: npt.ArrayLike, field: Field, num_timesteps: int) -> Array:
     """`values` as [n, *field.shape], safe to assign into the field's dtype.
 
     Floats are saturated into narrower floats (a NaN stays a NaN). Everything else must
     be held exactly: action 300 in a uint8 field is a ValueError, not action 44.
     """
     values = np.asarray(values)
-    if values.shape != (num_rows, *field.shape):
-        raise ValueError(f"{name}: shape is {values.shape}; it must be {(num_rows, *field.shape)}")
+    if values.shape != (num_timesteps, *field.shape):
+        raise ValueError(f"{name}: shape is {values.shape}; it must be {(num_timesteps, *field.shape)}")
     dtype = np.dtype(field.dtype)
     if values.dtype == dtype or np.can_cast(values.dtype, dtype, "safe"):
         return values

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.stack import RecurrentStack
 from dtqn.settings.config import NetworkConfig
-from dtqn.types import TraceSpec
+from dtqn.types import MemorySpec
 
 
 class AveragesState(NamedTuple):
@@ -19,7 +19,7 @@ class AveragesState(NamedTuple):
     """[B, 5, D]"""
 
 
-class AveragesTrace(NamedTuple):
+class AveragesMemory(NamedTuple):
     output: Tensor
     """[B, T, D]"""
     feature: Tensor
@@ -39,15 +39,15 @@ class Averages(nn.Module):
         self.width = config.width
         self.linear = nn.Linear(3 * config.width, config.width)
 
-    def trace_spec(self) -> AveragesTrace:
-        specs = (TraceSpec((self.width,), window) for window in (self.OUTPUTS, self.FEATURES))
-        return AveragesTrace(*specs)  # type: ignore[arg-type]
+    def memory_spec(self) -> AveragesMemory:
+        specs = (MemorySpec((self.width,), window) for window in (self.OUTPUTS, self.FEATURES))
+        return AveragesMemory(*specs)  # type: ignore[arg-type]
 
     def initial_state(self, batch_size: int) -> AveragesState:
         zeros = self.linear.weight.new_zeros
         return AveragesState(*(zeros(batch_size, rows, self.width) for rows in (self.OUTPUTS, self.FEATURES)))
 
-    def state_from_trace(self, rows: AveragesTrace, valid: Tensor, episode_step: Tensor) -> AveragesState:
+    def state_from_memory(self, rows: AveragesMemory, valid: Tensor, episode_step: Tensor) -> AveragesState:
         def newest(x: Tensor, count: int) -> Tensor:
             x = x.to(self.linear.weight.dtype)
             real = x.masked_fill(~valid[:, valid.shape[1] - x.shape[1] :, None], 0.0)
@@ -59,8 +59,8 @@ class Averages(nn.Module):
         return state
 
     def forward(
-        self, x: Tensor, state: AveragesState, want_trace: bool = True
-    ) -> tuple[Tensor, AveragesState, AveragesTrace]:
+        self, x: Tensor, state: AveragesState, want_memory: bool = True
+    ) -> tuple[Tensor, AveragesState, AveragesMemory]:
         (outputs, features), made = state, []
         for feature in x.unbind(1):
             read = torch.cat([feature, outputs.mean(dim=1), features.mean(dim=1)], dim=-1)
@@ -68,7 +68,7 @@ class Averages(nn.Module):
             outputs = torch.cat([outputs[:, 1:], made[-1].detach()[:, None]], dim=1)
             features = torch.cat([features[:, 1:], feature.detach()[:, None]], dim=1)
         output = torch.stack(made, dim=1)
-        return output, AveragesState(outputs, features), AveragesTrace(output.detach(), x.detach())
+        return output, AveragesState(outputs, features), AveragesMemory(output.detach(), x.detach())
 
 
 class RowsAndMatrix(NamedTuple):
@@ -86,7 +86,7 @@ class ConvolvedLayer(nn.Module):
         self.mix, self.out = nn.Linear(4, 1), nn.Linear(width, width)
 
     def forward(
-        self, x: Tensor, want_trace: bool, rows: Tensor, matrix: Tensor
+        self, x: Tensor, want_memory: bool, rows: Tensor, matrix: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """x [B, T, D], rows [B, 3, D], matrix [B, D, D]"""
         windows = torch.cat([rows, x], dim=1).unfold(1, 4, 1)
@@ -96,7 +96,7 @@ class ConvolvedLayer(nn.Module):
             matrices.append(matrix)
         held = torch.stack(matrices, dim=1)
         y = self.out((held.mT @ keys).squeeze(-1))
-        return y, (windows[..., 1:].transpose(2, 3), held) if want_trace else None
+        return y, (windows[..., 1:].transpose(2, 3), held) if want_memory else None
 
 
 def make_convolved(config: NetworkConfig) -> RecurrentStack:

@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 
 
 def light() -> None:
-    """By `Lamp.switch` and `replay.trace_dtype`."""
+    """By `Lamp.switch` and `replay.memory_dtype`."""
 
 
 def dark() -> None:

@@ -15,7 +15,7 @@ from dtqn.networks import builder
 from dtqn.networks.stack import Hidden
 from dtqn.settings.config import NetworkConfig
 from dtqn.testing import ContractError, check_core, check_encoder
-from dtqn.types import StepInputs, TraceSpec
+from dtqn.types import MemorySpec, StepInputs
 from tests import cases
 from tests.cases import CASES, REGISTERED, SPACES, network_config
 from tests.own_cores import Averages, make_convolved
@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
     x: Tensor
     state: Any
-    want_trace: bool
+    want_memory: bool
     output: Tensor
     after: Any
     trace: Any
@@ -99,19 +99,19 @@ class Average(nn.Module):
         return call
 
     def write_rows(self, rows: Any, valid: Tensor) -> None:
-        """Done at the end of `state_from_trace`."""
+        """Done at the end of `state_from_memory`."""
 
     def made(self, last: Tensor, rows: Any, valid: Tensor) -> Tensor:
         """The state made of the `last` row [B, D], 0 where it is not valid."""
         return last
 
-    def trace_spec(self) -> Any:
-        return Hidden(TraceSpec((self.width,), 1))
+    def memory_spec(self) -> Any:
+        return Hidden(MemorySpec((self.width,), 1))
 
     def initial_state(self, batch_size: int) -> Any:
         return Hidden(self.keep.new_zeros(batch_size, self.width))
 
-    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
         last = rows.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0)
@@ -122,14 +122,14 @@ class Average(nn.Module):
     def cache(self, state: Any) -> Any:
         return state
 
-    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+    def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         x, keep, hidden, rows = self.read(x), torch.sigmoid(self.keep), state.hidden, []
         for t in range(x.shape[1]):
             hidden = keep * hidden + (1 - keep) * x[:, t]
             rows.append(hidden)
         trace = torch.stack(rows, dim=1)
         after = Hidden(trace[:, -1].detach())
-        call = Call(x, state, want_trace, x + self.mix(trace), after, Hidden(trace))
+        call = Call(x, state, want_memory, x + self.mix(trace), after, Hidden(trace))
         self.write(call)
         return self.told(call)[-3:]
 
@@ -137,22 +137,22 @@ class Average(nn.Module):
 class CarriesAnAttribute(Average):
     """It forgets to reset: the state is its own attribute."""
 
-    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+    def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         before = getattr(self, "left", state)
         before = before if before.hidden.shape == state.hidden.shape else state
-        output, self.left, trace = super().forward(x, before, want_trace)
+        output, self.left, trace = super().forward(x, before, want_memory)
         return output, self.left, trace
 
 
 class NeedsARow(Average):
-    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
         return Hidden(rows.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0))
 
 
 class CountsUp(Average):
     """Its rows grow with the episode. They are exact in float64; float16 rounds them to 1/512 at last."""
 
-    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+    def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
         count = state.hidden[:, None] + 0.01 * steps
         return x + self.mix(self.of(count)), Hidden(count[:, -1]), Hidden(count)
@@ -166,13 +166,13 @@ class Sums(Average):
 
     window = 80
 
-    def trace_spec(self) -> Any:
-        return Hidden(TraceSpec((self.width,), self.window))
+    def memory_spec(self) -> Any:
+        return Hidden(MemorySpec((self.width,), self.window))
 
-    def state_from_trace(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
         return Hidden(rows.hidden.to(self.keep.dtype).masked_fill(~valid[..., None], 0.0).sum(dim=1))
 
-    def forward(self, x: Tensor, state: Any, want_trace: bool = True) -> Any:
+    def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         sums = state.hidden[:, None] + x.cumsum(dim=1)
         return x + self.mix(0.01 * torch.sin(sums)), Hidden(sums[:, -1].detach()), Hidden(x)
 
@@ -206,17 +206,17 @@ def test_a_trace_that_is_stored_exactly_may_grow() -> None:
     """As the setting or the core itself says."""
 
     class Exact(CountsUp):
-        def trace_spec(self) -> Any:
-            return Hidden(TraceSpec((self.width,), 1, np.dtype(np.float32)))
+        def memory_spec(self) -> Any:
+            return Hidden(MemorySpec((self.width,), 1, np.dtype(np.float32)))
 
-    check_core(lambda config: CountsUp(config.width), trace_dtype="float32")
+    check_core(lambda config: CountsUp(config.width), memory_dtype="float32")
     check_core(lambda config: Exact(config.width))
 
 
 CAUSALITY, RESET, BATCH_ROWS = "causality", "a reset equals a fresh start", "batch rows are independent"
 SPLIT, SHAPES = "any split into calls is the same function", "shapes and dtypes"
-CARRIED = "the state made of stored trace rows is the carried one"
-INVALID = "junk in invalid trace rows changes nothing"
+CARRIED = "the state made of stored stored memory is the carried one"
+INVALID = "junk in invalid stored memory changes nothing"
 LEFT_ALONE, PADDING = "a call leaves its arguments alone", "junk in padding changes nothing"
 GRADIENT = "a gradient reaches its parameters and its input"
 FOLLOWS = "the output follows the parameters"
@@ -241,7 +241,7 @@ BROKEN_CORES: dict[str, tuple[str, type[Average], dict[str, Any]]] = {
     "writes into its state": (LEFT_ALONE, Average, {
         "write": lambda _, call: call.state.hidden.copy_(call.after.hidden)}),
     "writes into its state without trace": (LEFT_ALONE, Average, {
-        "write": lambda _, call: call.want_trace or call.state.hidden.add_(1.0)}),
+        "write": lambda _, call: call.want_memory or call.state.hidden.add_(1.0)}),
     "writes into its rows": (LEFT_ALONE, Average, {
         "write_rows": lambda _, rows, valid: rows.hidden.mul_(0.5)}),
     "writes into the flags": (LEFT_ALONE, Average, {"write_rows": lambda _, rows, valid: valid.fill_(False)}),

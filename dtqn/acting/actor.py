@@ -4,7 +4,7 @@ A tick has five parts, in this order:
 
 1. The state of the copies that begin an episode is reset.
 2. The network runs on every row, LAST rows and random warm-up steps included.
-3. The actor hands out the row, its trace row and its Q-values together.
+3. The actor hands out the row, its stored memory and its Q-values together.
 4. It chooses actions.
 5. The environments step.
 """
@@ -21,9 +21,9 @@ import torch
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
 from dtqn.acting.optimism import Optimism
-from dtqn.acting.rows import Episodes, Rows, VectorRows
+from dtqn.acting.timesteps import Episodes, Timesteps, VectorTimesteps
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import State, StepInputs, Trace, from_leaves, leaves, map_tree, reset_rows
+from dtqn.types import State, StepInputs, StoredMemory, from_leaves, leaves, map_tree, reset_states
 
 
 class Actor:
@@ -53,7 +53,7 @@ class Actor:
             optimism: a bonus for what was seldom tried, where actions are not random; None: there is none.
             capture: makes of the forward pass one that is recorded and replayed; None: it runs as it is.
         """
-        self.rows = VectorRows(env)
+        self.rows = VectorTimesteps(env)
         self.network = network.requires_grad_(False)
         self.exploration, self.bursts = exploration, bursts
         self.novelty, self.optimism = novelty, optimism
@@ -64,7 +64,7 @@ class Actor:
         parameter = next(network.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self._parameters: list[torch.Tensor] = list(network.parameters())
-        self._trace_names = list(network.trace_spec())
+        self._memory_names = list(network.memory_spec())
         self._initial = self._fresh_state()
         # A view: all copies share one start until they step.
         self.state: State = map_tree(lambda x: x.expand(env.num_envs, *x.shape[1:]), self._initial)
@@ -101,7 +101,7 @@ class Actor:
         """The mean share of random actions, now."""
         return {"actor/epsilon": float(self.epsilon().mean())}
 
-    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
+    def tick(self) -> tuple[Timesteps[np.ndarray], Episodes]:
         """One tick of every copy: its rows [N, ...] for replay, and the episodes that its step ended."""
         rows = self.rows
         self.bursts.begin(rows.first, self.generator)
@@ -116,7 +116,7 @@ class Actor:
         # A bonus decides what is tried. The Q-values that are stored do not have it.
         best = greedy if self.optimism is None else (q + self.optimism.bonus(rows.observation)).argmax(axis=1)
         action = np.where(explore, self.generator.integers(rows.num_actions, size=count), best)
-        emitted = Rows(
+        emitted = Timesteps(
             observation=rows.observation,
             prev_action=rows.prev_action,
             reward=rows.reward,
@@ -128,7 +128,7 @@ class Actor:
             q_max=q[everyone, greedy],
             q_taken=q[everyone, action],
             version=np.full(count, self.version),
-            trace={name: left[name][:, 0].cpu().numpy() for name in self._trace_names},
+            memory={name: left[name][:, 0].cpu().numpy() for name in self._memory_names},
         )
         episodes = rows.step(action)
         self.ended = rows.last
@@ -144,9 +144,11 @@ class Actor:
         return emitted, episodes
 
     @torch.no_grad()
-    def _step(self, inputs: StepInputs, state: State, initial: State) -> tuple[torch.Tensor, State, Trace]:
+    def _step(
+        self, inputs: StepInputs, state: State, initial: State
+    ) -> tuple[torch.Tensor, State, StoredMemory]:
         """Q-values [N, A] of one row of every copy, the state after it and its trace."""
-        output, state, trace = self.network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+        output, state, trace = self.network(inputs, reset_states(state, initial, inputs.first[:, 0]))
         return output.q[:, 0], state, trace
 
     def _parts(self) -> dict[str, Bursts | Novelty | Optimism | None]:

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from dtqn.acting.episode_intervals import NORMAL_QUANTILE, Figure, wilson_interval
 from dtqn.acting.exploration import RandomActions
-from dtqn.acting.rows import Episodes, VectorRows
+from dtqn.acting.timesteps import Episodes, VectorTimesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.run import EvaluationConfig
-from dtqn.types import map_tree, reset_rows
+from dtqn.types import map_tree, reset_states
 from envs import pictures
 
 _BLOCK = 16
@@ -215,7 +215,7 @@ def evaluate_random(
 
 
 def play_by(
-    policy: Callable[[VectorRows, np.ndarray], Steps],
+    policy: Callable[[VectorTimesteps, np.ndarray], Steps],
     env: gymnasium.vector.VectorEnv,
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
@@ -231,7 +231,7 @@ def play_by(
     played = np.zeros(copies, np.int64)
     found: list[tuple[np.ndarray, ...]] = []
     discounted, weight = np.zeros(copies), np.ones(copies)
-    rows, wanted = VectorRows(env), quota > 0
+    rows, wanted = VectorTimesteps(env), quota > 0
     steps = policy(rows, wanted)
     while wanted.any():
         if stopped():
@@ -250,7 +250,7 @@ def play_by(
 def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None:
     """A greedy episode of a fresh "rgb_array" copy, which it closes, as a GIF of `MAX_FRAMES` at most."""
     with contextlib.closing(env):
-        rows = VectorRows(env)
+        rows = VectorTimesteps(env)
         frames = [pictures.frame(env)]
         for _ in agent_steps(network, rows, np.ones(1, bool)):
             frames.append(pictures.frame(env))
@@ -260,7 +260,7 @@ def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None
 
 
 def agent_steps(
-    network: QNetwork, rows: VectorRows, wanted: np.ndarray, random_actions: RandomActions | None = None
+    network: QNetwork, rows: VectorTimesteps, wanted: np.ndarray, random_actions: RandomActions | None = None
 ) -> Steps:
     """Step every copy for ever, those `wanted` [N] by the action of largest Q, but for `random_actions`.
 
@@ -282,7 +282,7 @@ def agent_steps(
         inputs = rows.inputs(parameter.device, parameter.dtype)
         if index is not None:
             inputs = map_tree(lambda x, i=index: x[i], inputs)
-        output, state, _ = network(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+        output, state, _ = network(inputs, reset_states(state, initial, inputs.first[:, 0]))
         q = output.q[:, 0]
         if (begins := rows.first[acting]).any():
             first_q[acting[begins]] = q.amax(dim=-1).cpu().numpy()[begins]
@@ -302,7 +302,7 @@ def _kept(wanted: np.ndarray) -> np.ndarray | None:
     return np.sort(np.argsort(~wanted, kind="stable")[:count])
 
 
-def _uniform(generator: np.random.Generator, rows: VectorRows) -> Steps:
+def _uniform(generator: np.random.Generator, rows: VectorTimesteps) -> Steps:
     """Step every copy by an action at random, for ever."""
     no_q = np.full(rows.env.num_envs, np.nan)
     while True:

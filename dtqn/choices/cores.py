@@ -31,8 +31,8 @@ class Core(Member):
     """Whether it may attend to a step's parts."""
 
     @property
-    def trace_window(self) -> int | None:
-        """W, how many stored trace rows make the core's state; None: the core tells when it is built."""
+    def memory_window(self) -> int | None:
+        """W, how many stored stored memory make the core's state; None: the core tells when it is built."""
         return 1
 
     @property
@@ -136,7 +136,7 @@ class GTrXL(_Relative):
             )
 
     @property
-    def trace_window(self) -> int | None:
+    def memory_window(self) -> int | None:
         return self.memory_length + self.compressed_slots * COMPRESSION_RATE
 
     @property
@@ -157,7 +157,7 @@ class CoBERL(_Relative, _Chrono):
     made_by = "dtqn.networks.coberl:make_core"
 
     @property
-    def trace_window(self) -> int | None:
+    def memory_window(self) -> int | None:
         return max(1, self.memory_length)
 
     @property
@@ -190,7 +190,7 @@ class DTQN(_Transformer):
                 f"network.core.context_length {length} is both; try {min(learned, length)} and "
                 f"{max(0, length - learned)}"
             )
-        if run.learner.n_step > length < run.most_rows:
+        if run.learner.n_step > length < run.most_timesteps:
             yield (
                 f"learner.n_step is {run.learner.n_step}, above network.core.context_length {length}: "
                 f"no window holds all rows that are bootstrapped from; try {length} or less"
@@ -202,7 +202,7 @@ class DTQN(_Transformer):
             yield "share_gates"
 
     @property
-    def trace_window(self) -> int | None:
+    def memory_window(self) -> int | None:
         return 0
 
     @property
@@ -264,7 +264,7 @@ class Forgetful(Core):
     remembers = False
 
     @property
-    def trace_window(self) -> int | None:
+    def memory_window(self) -> int | None:
         return 0
 
     @property
@@ -278,7 +278,7 @@ class OwnCore(_Heads, _Memory, Own):
     rounds = True
 
     @property
-    def trace_window(self) -> int | None:
+    def memory_window(self) -> int | None:
         return None
 
 

@@ -368,7 +368,7 @@ class Records:
         return None
 
     def check_writable(self) -> None:
-        """Refuse a file that cannot be written, before the trainings whose records it is to hold."""
+        """Refuse a file that cannot be written, before the runs whose records it is to hold."""
         if self._file is not None:
             make_writable("--records", self._file.parent)
 

@@ -19,11 +19,11 @@ from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, constant
 from dtqn.inspection.dependence import q_values
 from dtqn.inspection.recorder import of_copy
-from dtqn.networks.q_network import QNetwork, trace_window
+from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.replay_fields import MEMORIES, NAMES
-from dtqn.types import Sequences, StepInputs, first_rows
+from dtqn.types import Sequences, StepInputs, length_mask
 
 COPIES, MOST_TICKS, EPISODES = 8, 600, 2
 SEQUENCES = 64
@@ -88,7 +88,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     env = setup.make_env(config, COPIES, np.random.SeedSequence(seed))
     schema = setup.make_schema(config, network)
     layout = setup.sequence_layout(config)
-    reach = trace_window(network) + layout.burn_in_length + layout.max_learn_rows
+    reach = memory_window(network) + layout.burn_in_length + layout.max_learn_timesteps
     actor_config = config.actor.model_copy(update={"num_envs": COPIES})
     kept = config.replay.model_copy(update={"capacity": (MOST_TICKS + reach + 2) * COPIES})
     small = config.model_copy(update={"actor": actor_config, "replay": kept})
@@ -142,7 +142,7 @@ def _by_one_call(played: _Played, later: bool) -> list[float]:
 
 
 def _learned(played: _Played, rounded: bool = False) -> list[float]:
-    """The learn blocks of sequences from replay, by `learn_values`, against what the actor saw there.
+    """The learned segments of sequences from replay, by `learn_values`, against what the actor saw there.
 
     Each is a share of the range of most Q-values and of how far its own is from the middle: one cue of
     millions does not hide what becomes of all others. `rounded`: against memory changed by what rounds it.
@@ -151,7 +151,7 @@ def _learned(played: _Played, rounded: bool = False) -> list[float]:
     ids = played.replay.ids()
     values = np.concatenate([q for x in played.episodes for q in (x.q_max, x.q_taken)])
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95)).tolist()
-    if not MEMORIES[config.replay.memory].is_read or not trace_window(network):
+    if not MEMORIES[config.replay.memory].is_read or not memory_window(network):
         # Only what starts with its episode is to be the same.
         batch = played.replay.take(ids)
         ids = ids[(batch.episode_step == 0)]
@@ -163,10 +163,10 @@ def _learned(played: _Played, rounded: bool = False) -> list[float]:
         batch = played.schema.sequences(sampled, np.ones(len(part), np.float32))
         q = _learn_values(network, batch)
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
-        real = first_rows(batch.learn_rows, q.shape[1])
-        if not trace_window(network):  # rows beyond a window are read by another one
+        real = length_mask(batch.learn_timesteps, q.shape[1])
+        if not memory_window(network):  # rows beyond a window are read by another one
             context = (config.network.core.reach or 0) + 1
-            real &= (torch.arange(q.shape[1]) + batch.burn_in_rows[:, None]) < context
+            real &= (torch.arange(q.shape[1]) + batch.burn_in_timesteps[:, None]) < context
         other = _learn_values(network, _rounded(batch)) if rounded else seen
         size = (high - low + (seen - middle).abs()).clamp(min=1e-9)
         found.append(_difference((q / size)[real], (other / size)[real]))
@@ -190,7 +190,7 @@ def _rounded(batch: Sequences) -> Sequences:
         up = torch.randint(2, exact.shape, generator=generator) * 2 - 1
         return exact + up * kind.eps * exact.abs().clamp(min=kind.smallest_normal)
 
-    return batch._replace(trace={name: moved(stored) for name, stored in batch.trace.items()})
+    return batch._replace(memory={name: moved(stored) for name, stored in batch.memory.items()})
 
 
 _CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {

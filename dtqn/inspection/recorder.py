@@ -18,14 +18,14 @@ from torch import Tensor
 
 from dtqn.acting.episode_intervals import Figure, mean, share
 from dtqn.acting.exploration import RandomActions
-from dtqn.acting.rows import VectorRows
+from dtqn.acting.timesteps import VectorTimesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
 from dtqn.text import size
 from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env, task_spec
-from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_rows
+from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_states
 from envs import TaskSpec, pictures
 
 MOST_BYTES = 2_000_000_000
@@ -170,7 +170,7 @@ def outcomes(
         look: is told the copies at each decision of their episodes, and at their ends.
     """
     with contextlib.closing(env):
-        rows, count = VectorRows(env), env.num_envs
+        rows, count = VectorTimesteps(env), env.num_envs
         initial = network.initial_state(1)
         state = copied(initial, count)
         parameter = next(iter(network.parameters()))
@@ -183,7 +183,7 @@ def outcomes(
             if show_other and other is not None:
                 inputs = inputs._replace(observation=other)
             with torch.no_grad():
-                state = reset_rows(state, initial, inputs.first[:, 0])
+                state = reset_states(state, initial, inputs.first[:, 0])
                 if intervene is not None:
                     state = intervene(rows.length, state, initial)
                 output, state, _ = network(inputs, state)
@@ -272,7 +272,7 @@ def disturbances(length: float) -> dict[str, Intervention]:
 
 
 def _emptied(every: int) -> Intervention:
-    return lambda steps, state, initial: reset_rows(state, initial, torch.from_numpy(steps % every == 0))
+    return lambda steps, state, initial: reset_states(state, initial, torch.from_numpy(steps % every == 0))
 
 
 def _exchanged(at: int) -> Intervention:

@@ -9,7 +9,7 @@ Where a learner has several threads, a batch is split into the shorter and the l
 gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
 longest sequence and memory, which saves the padding of the short ones.
 
-Legend: B sequences, P burn-in (or context) rows, R rows of the learn block.
+Legend: B sequences, P burn-in (or context) rows, R rows of the learned segment.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from torch.nn import functional as F
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import QNetwork
 from dtqn.shapes import follow_data, largest
-from dtqn.types import FreshTrace, QOutput, Sequences, map_tree
+from dtqn.types import FreshMemory, QOutput, Sequences, map_tree
 
 # How a batch is read.
 
 
 class Outputs(NamedTuple):
-    """The networks' outputs on the learn block, [B, R, ...] each."""
+    """The networks' outputs on the learned segment, [B, R, ...] each."""
 
     online: QOutput
     """The online network's, with gradient; a sequence's last row has no TD error and may hold anything."""
@@ -37,16 +37,19 @@ class Outputs(NamedTuple):
     """The target network's: the values that rows are bootstrapped with."""
     chooser: QOutput
     """The online network's: the actions of these values, with double Q-learning."""
-    trace: dict[str, Tensor] | None
-    """The trace rows that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
+    memory: dict[str, Tensor] | None
+    """The stored memory that the online pass leaves now, where they are wanted: field -> [B, P + R, ...]."""
 
 
 def whole_sequence(batch: Sequences) -> Sequences:
-    """`batch` with its burn-in rows put before the learn block, to be learned as well."""
-    burned, device = batch.burn_in.first.shape[1], batch.learn_rows.device
-    before, learn_rows = batch.burn_in_rows[:, None], batch.burn_in_rows + batch.learn_rows
-    longest = largest(learn_rows, burned + batch.learn.first.shape[1])
-    place = torch.minimum(torch.arange(longest, device=device), learn_rows[:, None] - 1)
+    """`batch` with its burn-in rows put before the learned segment, to be learned as well."""
+    burned, device = batch.burn_in.first.shape[1], batch.learn_timesteps.device
+    before, learn_timesteps = (
+        batch.burn_in_timesteps[:, None],
+        batch.burn_in_timesteps + batch.learn_timesteps,
+    )
+    longest = largest(learn_timesteps, burned + batch.learn.first.shape[1])
+    place = torch.minimum(torch.arange(longest, device=device), learn_timesteps[:, None] - 1)
     index = torch.where(place < before, place, place - before + burned)
     rows = torch.arange(len(index), device=device)[:, None]
 
@@ -58,30 +61,30 @@ def whole_sequence(batch: Sequences) -> Sequences:
     return batch._replace(
         burn_in=map_tree(lambda x: x[:, :0], batch.burn_in),
         burn_in_facts={},
-        burn_in_rows=torch.zeros_like(batch.burn_in_rows),
+        burn_in_timesteps=torch.zeros_like(batch.burn_in_timesteps),
         learn=map_tree(joined, batch.burn_in, batch.learn),
         learn_facts=map_tree(joined, batch.burn_in_facts, batch.learn_facts),
         discount=discount,
-        learn_rows=learn_rows,
-        learned_steps=batch.burn_in_rows + batch.learned_steps,
+        learn_timesteps=learn_timesteps,
+        learned_steps=batch.burn_in_timesteps + batch.learned_steps,
     )
 
 
-def same_rows(online: QNetwork, target: QNetwork, batch: Sequences, want_trace: bool) -> Outputs:
+def same_rows(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
     """Rows are learned and bootstrapped from in one pass of each network.
 
     There is one pass where the online network is its own target.
     """
     # Both networks read the same rows, so the places of these are worked out once.
     batch = batch._replace(packing=Packing(batch))
-    output, trace = online.learn_values(batch, want_trace)
+    output, trace = online.learn_values(batch, want_memory)
     if target is online:
         return Outputs(output, output, output, trace)
     with torch.no_grad():
         return Outputs(output, target.learn_values(batch)[0], output, trace)
 
 
-def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_trace: bool) -> Outputs:
+def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
     """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
 
     Row 0 is never bootstrapped from, but its values say which policy took the sequence's first step (the
@@ -90,7 +93,9 @@ def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_trace
     would read them are refused (`LearnerConfig.misfits`).
     """
     # The last row has no TD error, and nothing else needs its value in this pass.
-    output, trace = online.learn_values(batch._replace(learn_rows=batch.learn_rows - 1), want_trace)
+    output, trace = online.learn_values(
+        batch._replace(learn_timesteps=batch.learn_timesteps - 1), want_memory
+    )
     with torch.no_grad():
         later = without_first_row(batch)
 
@@ -111,7 +116,7 @@ def without_first_row(batch: Sequences) -> Sequences:
         episode_step=batch.episode_step + 1,
         learn=map_tree(lambda x: x[:, 1:], batch.learn),
         discount=batch.discount[:, 1:],
-        learn_rows=batch.learn_rows - 1,
+        learn_timesteps=batch.learn_timesteps - 1,
         learned_steps=batch.learned_steps - 1,
     )
 
@@ -124,13 +129,13 @@ def split(batch: Sequences) -> list[Tensor]:
 
     On an accelerator there is one part, which suits it better.
     """
-    size, device = len(batch.learn_rows), batch.learn_rows.device
-    if size == 1 or not follow_data(batch.learn_rows):
+    size, device = len(batch.learn_timesteps), batch.learn_timesteps.device
+    if size == 1 or not follow_data(batch.learn_timesteps):
         return [torch.arange(size, device=device)]
-    # Rows of the learn block are run by both networks, once with a gradient; what comes before costs about a
+    # Rows of the learned segment are run by both networks, once with a gradient; what comes before costs about a
     # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
-    before = batch.trace_valid.sum(dim=1) + 2 * batch.burn_in_rows
-    cost, order = (4 * batch.learn_rows + before).sort(stable=True)
+    before = batch.memory_valid.sum(dim=1) + 2 * batch.burn_in_timesteps
+    cost, order = (4 * batch.learn_timesteps + before).sort(stable=True)
     count = torch.arange(1, size)
     shorter, longer = count * cost[:-1], (size - count) * cost[-1]
     cut = int(torch.maximum(shorter, longer).argmin()) + 1
@@ -139,10 +144,10 @@ def split(batch: Sequences) -> list[Tensor]:
 
 def take(batch: Sequences, members: Tensor) -> Sequences:
     """Some members [n] of a batch, every block cropped to the longest of them."""
-    if len(members) == len(batch.learn_rows):
+    if len(members) == len(batch.learn_timesteps):
         return batch
-    memory = int(batch.trace_valid[members].sum(dim=1).max())
-    burned, rows = int(batch.burn_in_rows[members].max()), int(batch.learn_rows[members].max())
+    memory = int(batch.memory_valid[members].sum(dim=1).max())
+    burned, rows = int(batch.burn_in_timesteps[members].max()), int(batch.learn_timesteps[members].max())
     return batch.by_block(
         memory=lambda x: x[members, max(0, x.shape[1] - memory) :],
         burn_in=lambda x: x[members, :burned],
@@ -156,8 +161,8 @@ def join(parts: list[Tensor], members: list[Tensor]) -> Tensor:
     return torch.cat(parts)[torch.cat(members).argsort()]
 
 
-class TraceBlock(NamedTuple):
-    """The trace of burn-in and learn block, padding included."""
+class MemoryBlock(NamedTuple):
+    """The trace of burn-in and learned segment, padding included."""
 
     real: Tensor
     """[B, P + R] bool: no padding."""
@@ -167,29 +172,31 @@ class TraceBlock(NamedTuple):
     """Field -> [B, P + R, ...]"""
 
     @classmethod
-    def of(cls, batch: Sequences, rows: dict[str, Tensor]) -> TraceBlock:
-        device = batch.learn_rows.device
+    def of(cls, batch: Sequences, rows: dict[str, Tensor]) -> MemoryBlock:
+        device = batch.learn_timesteps.device
         burned = torch.arange(batch.burn_in.first.shape[1], device=device)
-        learned = torch.arange(batch.learn.first.shape[1], device=device).expand(len(batch.learn_rows), -1)
-        burn_in_rows = batch.burn_in_rows[:, None]
+        learned = torch.arange(batch.learn.first.shape[1], device=device).expand(
+            len(batch.learn_timesteps), -1
+        )
+        burn_in_timesteps = batch.burn_in_timesteps[:, None]
         # Burn-in lies before the anchor: its offsets are negative, and those of its padding are not read.
-        offset = torch.cat([burned - burn_in_rows, learned], dim=1)
-        real = torch.cat([burned < burn_in_rows, learned < batch.learn_rows[:, None]], dim=1)
+        offset = torch.cat([burned - burn_in_timesteps, learned], dim=1)
+        real = torch.cat([burned < burn_in_timesteps, learned < batch.learn_timesteps[:, None]], dim=1)
         return cls(real, offset, rows)
 
-    def fresh(self, members: Tensor) -> FreshTrace:
+    def fresh(self, members: Tensor) -> FreshMemory:
         """The real rows, of the sequences that are `members` [B] of the whole batch."""
         sequence, column = self.real.nonzero().unbind(1)
         rows = {name: values[sequence, column] for name, values in self.rows.items()}
-        return FreshTrace(members[sequence], self.offset[sequence, column], rows)
+        return FreshMemory(members[sequence], self.offset[sequence, column], rows)
 
 
-def join_traces(traces: list[TraceBlock | None], members: list[Tensor]) -> FreshTrace | None:
+def join_memory(traces: list[MemoryBlock | None], members: list[Tensor]) -> FreshMemory | None:
     """The real rows of all parts as one, by places in the whole batch."""
     placed = [
         trace.fresh(of_part) for trace, of_part in zip(traces, members, strict=True) if trace is not None
     ]
     if not placed:
         return None
-    joined: FreshTrace = map_tree(lambda *rows: torch.cat(rows), *placed)
+    joined: FreshMemory = map_tree(lambda *rows: torch.cat(rows), *placed)
     return joined

@@ -1,6 +1,6 @@
 """How much stored memory moves Q-values: staleness, against the same parameters run from the episode's start.
 
-Legend: B sequences, R rows of the learn block, A actions.
+Legend: B sequences, R rows of the learned segment, A actions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from dtqn.networks.q_network import QNetwork
-from dtqn.types import Sequences, StepInputs, first_rows
+from dtqn.types import Sequences, StepInputs, length_mask
 
 NEAR_TIE = 0.01
 """The gap between the best two actions, as a share of the range of all Q-values, below which they tie."""
 
 
 class Discrepancy(NamedTuple):
-    """Q-values of learn blocks [B, R, A] by one network's parameters."""
+    """Q-values of learned segments [B, R, A] by one network's parameters."""
 
     stored: Tensor
     """From the state that the learner unrolls from stored memory and burn-in."""
@@ -41,7 +41,7 @@ class Discrepancy(NamedTuple):
             steps: [B] learned steps.
         Returns: the measure [B] at the first and at the last learned step.
         """
-        learned = first_rows(steps, self.stored.shape[1])
+        learned = length_mask(steps, self.stored.shape[1])
         largest = self.stored.amax(dim=-1).masked_fill(~learned, -math.inf).amax(dim=-1).abs()
         distance = (self.stored - self.exact).norm(dim=-1)
         ends = torch.stack([torch.zeros_like(steps), steps - 1], dim=1)
@@ -69,7 +69,7 @@ class Discrepancy(NamedTuple):
 def discrepancy(
     network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_rows: int
 ) -> Discrepancy:
-    """Both Q-values of a batch's learn blocks.
+    """Both Q-values of a batch's learned segments.
 
     Args:
         batch: B sequences.
@@ -79,9 +79,9 @@ def discrepancy(
     Returns: padding holds arbitrary numbers.
     """
     stored = network.learn_values(batch)[0].q
-    anchor = (batch.episode_step + batch.burn_in_rows)[:, None]
+    anchor = (batch.episode_step + batch.burn_in_timesteps)[:, None]
     row = anchor + torch.arange(stored.shape[1], device=anchor.device)
-    end = int((anchor.squeeze(1) + batch.learn_rows).max())
+    end = int((anchor.squeeze(1) + batch.learn_timesteps).max())
     exact, state = torch.zeros_like(stored), network.initial_state(len(anchor))
     for start in range(0, end, chunk_rows):
         output, state, _ = network(episode(start, start + chunk_rows), state)

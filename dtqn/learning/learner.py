@@ -4,7 +4,7 @@ Each network, online and target, computes the Q-values of the learned steps and 
 network with a trace starts from the stored memory, which its own burn-in freshens without gradient; a
 windowed one reads raw rows.
 
-Legend: B sequences, P burn-in rows, R rows of the learn block, W trace window, A actions.
+Legend: B sequences, P burn-in rows, R rows of the learned segment, W trace window, A actions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dtqn.graphs import Captured
 from dtqn.learning import losses
 from dtqn.learning.adam import Adam, Flat
 from dtqn.learning.batches import (
-    TraceBlock,
+    MemoryBlock,
     join,
-    join_traces,
+    join_memory,
     next_window,
     same_rows,
     split,
@@ -39,7 +39,7 @@ from dtqn.learning.predictions import StepErrors
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import FreshTrace, NonFiniteError, Sequences
+from dtqn.types import FreshMemory, NonFiniteError, Sequences
 
 MAX_SKIPPED_IN_A_ROW = 10
 """Updates whose loss or gradient is not finite, one after the other, with which training ends."""
@@ -53,7 +53,7 @@ class Update(NamedTuple):
     priorities: Tensor | None
     """[B], or None where the update was skipped."""
     metrics: dict[str, float]
-    trace: FreshTrace | None = None
+    memory: FreshMemory | None = None
     """That of burn-in and learned rows, by the parameters before the update; where it is wanted."""
 
 
@@ -66,7 +66,7 @@ class _Part(NamedTuple):
     largest: dict[str, Tensor]
     """Numbers of which the largest one is the batch's."""
     priorities: Tensor
-    trace: TraceBlock | None
+    memory: MemoryBlock | None
 
 
 class _Step(NamedTuple):
@@ -78,7 +78,7 @@ class _Step(NamedTuple):
     """[n] of each part."""
     priorities: list[Tensor]
     """[n] of each part."""
-    traces: list[TraceBlock | None]
+    traces: list[MemoryBlock | None]
     """One of each part."""
 
     def read(self) -> dict[str, float]:
@@ -96,7 +96,7 @@ class Learner:
         *,
         config: LearnerConfig,
         learn_burn_in: bool,
-        want_trace: bool,
+        want_memory: bool,
         threads: int,
         seed: int,
         capture: Callable[..., Captured] | None = None,
@@ -105,7 +105,7 @@ class Learner:
         Args:
             network: the online network; its parameters are trained in place.
             learn_burn_in: learn the rows of the burn-in as well.
-            want_trace: hand back the trace that a forward pass leaves, for replay to keep.
+            want_memory: hand back the trace that a forward pass leaves, for replay to keep.
             threads: run the two parts of a batch side by side where it is above 1.
             seed: of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
@@ -119,7 +119,7 @@ class Learner:
         self._map: Callable[..., Iterable[_Part]] = map
         if threads > 1 and next(network.parameters()).device.type == "cpu":
             self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
-        self._want_trace = want_trace
+        self._want_memory = want_memory
         self.objective = Objective(config, network.head.prediction)
         self.online = network
         self._recall = network.head.recall if isinstance(network.head, RecallingHead) else None
@@ -157,18 +157,18 @@ class Learner:
             rounded.refresh()
 
     def learned(self, batch: Sequences) -> Sequences:
-        """The batch with the rows that are learned in its learn block."""
+        """The batch with the rows that are learned in its learned segment."""
         return whole_sequence(batch) if self._learn_burn_in else batch
 
     def _errors(self, batch: Sequences) -> tuple[StepErrors, dict[str, Tensor] | None]:
         """The errors of a batch's learned rows, and its trace where it is wanted."""
         online, target = self._runs[0], self._runs[-1]
-        passes = self._passes(online, target, batch, self._want_trace)
+        passes = self._passes(online, target, batch, self._want_memory)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
             recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
             errors = errors._replace(recall=torch.where(errors.mask, recall, 0.0))
-        trace = passes.trace
+        trace = passes.memory
         if trace is not None and self._rounded:
             trace = {name: x.float() for name, x in trace.items()}
         return errors, trace
@@ -191,7 +191,7 @@ class Learner:
         self.learner_steps += 1
         self._copy_target()
         priorities = join(step.priorities, step.members)
-        return Update(priorities, _metrics(numbers), join_traces(step.traces, step.members))
+        return Update(priorities, _metrics(numbers), join_memory(step.traces, step.members))
 
     @torch.no_grad()
     def _step(self, batch: Sequences, learning_rate: float | Tensor) -> _Step:
@@ -201,7 +201,7 @@ class Learner:
         """
         self._refresh()
         batch = self.learned(batch)
-        whole = torch.arange(len(batch.learn_rows), device=batch.learn_rows.device)
+        whole = torch.arange(len(batch.learn_timesteps), device=batch.learn_timesteps.device)
         members = [whole] if self._threads == 1 else split(batch)
         num_learned = batch.learned_steps.sum()
 
@@ -229,14 +229,14 @@ class Learner:
         self.optimizer.step(self._gradients, learning_rate, finite)
         self._average_target(finite)
         numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
-        return _Step(numbers, members, [part.priorities for part in parts], [part.trace for part in parts])
+        return _Step(numbers, members, [part.priorities for part in parts], [part.memory for part in parts])
 
     @torch.enable_grad()
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
         if self._auxiliary is None:
             return {}
-        loss = self._auxiliary(self.online, batch, self._generator(batch.learn_rows.device))
+        loss = self._auxiliary(self.online, batch, self._generator(batch.learn_timesteps.device))
         weighted = self.config.auxiliary_weight * loss
         torch._foreach_add_(gradients, self._gradient_of(weighted, self.online))
         return {"auxiliary_loss": loss.detach()}
@@ -271,7 +271,7 @@ class Learner:
             high = {"q_max": q, "minus_q_min": -q, "target_max": target, "minus_target_min": -target}
             high = {name: torch.where(mask, x, -math.inf).amax() for name, x in high.items()}
             high["minus_importance_weight_min"] = -batch.importance_weights.min()
-        fresh = None if trace is None else TraceBlock.of(batch, trace)
+        fresh = None if trace is None else MemoryBlock.of(batch, trace)
         return _Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:

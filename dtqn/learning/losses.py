@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dtqn.shapes import follow_data
-from dtqn.types import first_rows
+from dtqn.types import length_mask
 
 ETA = 0.9
 """The weight of the largest TD error in a sequence's priority (R2D2, section 2.3)."""
@@ -67,7 +67,7 @@ def _multiplied(mass: Tensor, out: Tensor, shares: Tensor) -> Tensor:
 
 
 def project_lambda(
-    values: Tensor, probabilities: Tensor, continuation: Tensor, learn_rows: Tensor, atoms: Tensor
+    values: Tensor, probabilities: Tensor, continuation: Tensor, learn_timesteps: Tensor, atoms: Tensor
 ) -> Tensor:
     """Distributions of Q(lambda), from the sequence's last row e backwards, projected row by row.
 
@@ -80,11 +80,11 @@ def project_lambda(
         values: [B, R - 1, Z] y_t, the atoms moved by one step.
         probabilities: [B, R, Z] p_t on the atoms [Z], of row t as a bootstrap.
         continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_rows: [B] real rows.
+        learn_timesteps: [B] real rows.
     Returns: m [B, R - 1, Z]; rows at and after e hold arbitrary numbers: mask them.
     """
     steps, rows = values.shape[1], probabilities.shape[1]
-    real, inside = (first_rows(count, rows)[..., None] for count in (learn_rows, learn_rows - 1))
+    real, inside = (length_mask(count, rows)[..., None] for count in (learn_timesteps, learn_timesteps - 1))
     # Junk in padding would reach the rows before it, if only by a factor of 0.
     deal_out, of_values = _dealing(torch.where(inside[:, :steps], values, 0.0), atoms)
     now = torch.where(real, probabilities, 0.0)

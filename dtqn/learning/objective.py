@@ -6,7 +6,7 @@ It combines three choices:
 - the return made of rewards and these values: n-step, or Q(lambda) (`dtqn.learning.returns`);
 - the head's description of a return, which makes its target and its loss (`dtqn.learning.predictions`).
 
-Legend: B sequences, R rows of the learn block, A actions.
+Legend: B sequences, R rows of the learned segment, A actions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dtqn.learning.predictions import StepErrors, Values
 from dtqn.networks.heads import Prediction
 from dtqn.settings.config import LearnerConfig
 from dtqn.settings.named_code import found
-from dtqn.types import QOutput, Sequences, first_rows, map_tree
+from dtqn.types import QOutput, Sequences, length_mask, map_tree
 
 
 class Objective:
@@ -49,17 +49,17 @@ class Objective:
 
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
             steps = returns.Steps(
-                reward, batch.discount, batch.learn_rows, selector.amax(dim=-1), taken, facts
+                reward, batch.discount, batch.learn_timesteps, selector.amax(dim=-1), taken, facts
             )
             following = self._return(config, steps)
             regressed_on = self._prediction.target(target, value, following)
-        mask = first_rows(batch.learned_steps, action.shape[1])
+        mask = length_mask(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
         errors = self._prediction.errors(at_steps, action, regressed_on, mask)
         return errors._replace(traces=following.traces(mask))
 
     def first_td_errors(
-        self, told: Mapping[str, Tensor], novel_share: Tensor | None, learn_rows: Tensor
+        self, told: Mapping[str, Tensor], novel_share: Tensor | None, learn_timesteps: Tensor
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each.
 
@@ -68,7 +68,7 @@ class Objective:
         """
         reward = self._reward(told["reward"], told["novel"], novel_share)
         q_max, q_taken = told["q_max"], told["q_taken"]
-        steps = returns.Steps(reward, told["discount"], learn_rows, q_max, q_taken, told)
+        steps = returns.Steps(reward, told["discount"], learn_timesteps, q_max, q_taken, told)
         return self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
 
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:

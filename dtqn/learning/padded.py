@@ -1,6 +1,6 @@
 """A batch's blocks at one size and at one place, as a recorded update reads them.
 
-Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block.
+Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learned segment.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Padded:
         B is that of the first batch.
         """
         if self._held is None:
-            self._held = self._room(batch), torch.empty((), device=batch.learn_rows.device)
+            self._held = self._room(batch), torch.empty((), device=batch.learn_timesteps.device)
         held, rate = self._held
         rate.fill_(learning_rate)
-        held.trace_valid.fill_(False)
+        held.memory_valid.fill_(False)
         for name in Sequences._fields:
-            newest_last = name in ("trace", "trace_valid")
+            newest_last = name in ("memory", "memory_valid")
             map_tree(_newest if newest_last else _first, getattr(held, name), getattr(batch, name))
         return self._held
 

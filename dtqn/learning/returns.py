@@ -1,8 +1,8 @@
 """Targets: the values that steps should have, computed from rewards and the values of later steps.
 
-Pure functions, one equation each. Legend: B sequences, R rows of the learn block, A actions, Z numbers of a
+Pure functions, one equation each. Legend: B sequences, R rows of the learned segment, A actions, Z numbers of a
 distribution. Row t holds what arrived at t, so a_t is prev_action[t + 1] and the reward for it is r_{t+1}.
-`learn_rows` [B] counts real rows; row e = learn_rows - 1 is the last. Rows 0..R-2 may have a target; row e
+`learn_timesteps` [B] counts real rows; row e = learn_timesteps - 1 is the last. Rows 0..R-2 may have a target; row e
 gives a bootstrap value and is never learned.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from dtqn.choices import learner as choices
 from dtqn.learning import losses
 from dtqn.settings.config import LearnerConfig
-from dtqn.types import first_rows
+from dtqn.types import length_mask
 
 
 class ValueTransform(NamedTuple):
@@ -103,13 +103,13 @@ def munchausen_rewards(
 # Returns.
 
 
-def bootstrap_rows(learn_rows: Tensor, num_steps: int, n_step: int) -> Tensor:
+def bootstrap_steps(learn_timesteps: Tensor, num_steps: int, n_step: int) -> Tensor:
     """[B, num_steps] the row t + n_t that step t bootstraps from, n_t = min(n, e - t).
 
     On padding it is at least t.
     """
-    step = torch.arange(num_steps, device=learn_rows.device)
-    return torch.maximum(torch.minimum(step + n_step, learn_rows[:, None] - 1), step)
+    step = torch.arange(num_steps, device=learn_timesteps.device)
+    return torch.maximum(torch.minimum(step + n_step, learn_timesteps[:, None] - 1), step)
 
 
 def at_rows(values: Tensor, rows: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def n_step_targets(
     reward: Tensor,
     discount: Tensor,
     bootstrap_value: Tensor,
-    learn_rows: Tensor,
+    learn_timesteps: Tensor,
     n_step: int,
     gamma: float,
     transform: ValueTransform = IDENTITY,
@@ -135,13 +135,13 @@ def n_step_targets(
         reward: [B, R] r_t, already scaled.
         discount: [B, R] 0 on the row that terminates, else 1.
         bootstrap_value: [B, R] v_t in the transformed space; or [B, R, Z], for a target from each number.
-        learn_rows: [B] real rows.
+        learn_timesteps: [B] real rows.
     Returns: y [B, R - 1] or [B, R - 1, Z]; rows at and after e hold arbitrary finite or non-finite numbers:
         mask them.
     """
     num_steps, extra = reward.shape[1] - 1, [1] * (bootstrap_value.dim() - 2)
-    rows = bootstrap_rows(learn_rows, num_steps, n_step)
-    real = first_rows(learn_rows, reward.shape[1])
+    rows = bootstrap_steps(learn_timesteps, num_steps, n_step)
+    real = length_mask(learn_timesteps, reward.shape[1])
     reward = torch.where(real, reward, 0.0).view(*reward.shape, *extra)
     goes_on = (discount > 0).view(*discount.shape, *extra)
     # Chosen, and not multiplied by the discount: 0 times infinity is NaN.
@@ -154,7 +154,7 @@ def n_step_targets(
     return transform.apply(returns)
 
 
-def near_greedy(q_max: Tensor, q_taken: Tensor, learn_rows: Tensor, tolerance: float) -> Tensor:
+def near_greedy(q_max: Tensor, q_taken: Tensor, learn_timesteps: Tensor, tolerance: float) -> Tensor:
     """[B, R] bool: where a_t was as good as the greedy action, or nearly.
 
         max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real rows
@@ -166,7 +166,7 @@ def near_greedy(q_max: Tensor, q_taken: Tensor, learn_rows: Tensor, tolerance: f
         q_max, q_taken: [B, R], those of padding may be anything.
         tolerance: kappa.
     """
-    real = first_rows(learn_rows, q_max.shape[1])
+    real = length_mask(learn_timesteps, q_max.shape[1])
     scale = torch.where(real, q_max.abs(), 0.0).amax(dim=1, keepdim=True)
     return q_taken >= q_max - tolerance * scale
 
@@ -186,16 +186,18 @@ class Traces(NamedTuple):
     """Those at which a trace does not go on, as another action is the best by now."""
 
 
-def traces(continuation: Tensor, learn_rows: Tensor, mask: Tensor, acted_greedily: Tensor | None) -> Traces:
+def traces(
+    continuation: Tensor, learn_timesteps: Tensor, mask: Tensor, acted_greedily: Tensor | None
+) -> Traces:
     """The sums over a part of a batch; the length of step t is L_t = 1 + c_{t+1} L_{t+1}, c_e = 0.
 
     Args:
         continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_rows: [B] real rows.
+        learn_timesteps: [B] real rows.
         mask: [B, R - 1] bool, the learned steps.
         acted_greedily: [B, R] bool; None: unknown, none is.
     """
-    inside = first_rows(learn_rows - 1, continuation.shape[1])
+    inside = length_mask(learn_timesteps - 1, continuation.shape[1])
     inside[:, 0] = False  # no return goes on there
     kept = torch.where(inside, continuation, 0.0)
     greedy = torch.zeros_like(inside) if acted_greedily is None else inside & acted_greedily
@@ -210,7 +212,7 @@ def lambda_targets(
     discount: Tensor,
     bootstrap_value: Tensor,
     continuation: Tensor,
-    learn_rows: Tensor,
+    learn_timesteps: Tensor,
     gamma: float,
     transform: ValueTransform = IDENTITY,
 ) -> Tensor:
@@ -227,10 +229,10 @@ def lambda_targets(
         discount: [B, R] 0 on the row that terminates, which is row e, else 1.
         bootstrap_value: [B, R] v_t, in the transformed space.
         continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_rows: [B] real rows.
+        learn_timesteps: [B] real rows.
     Returns: y [B, R - 1]; rows at and after e hold arbitrary finite numbers: mask them.
     """
-    real, inside = (first_rows(count, reward.shape[1]) for count in (learn_rows, learn_rows - 1))
+    real, inside = (length_mask(count, reward.shape[1]) for count in (learn_timesteps, learn_timesteps - 1))
     reward = torch.where(real, reward, 0.0)
     value = torch.where(real & (discount > 0), gamma * transform.inverse(bootstrap_value), 0.0)
     # The share of G_t that G_{t-1} keeps, and the rest of G_{t-1}.
@@ -260,7 +262,7 @@ class Steps(NamedTuple):
     """[B, R], scaled"""
     discount: Tensor
     """[B, R]"""
-    learn_rows: Tensor
+    learn_timesteps: Tensor
     """[B] real rows."""
     q_max: Tensor
     """[B, R] max_a Q(s_t, a)"""
@@ -290,8 +292,8 @@ class Return(ABC):
         return None
 
     def _n_step(self, values: Tensor, n: int) -> Tensor:
-        reward, discount, learn_rows, *_ = self.steps
-        return n_step_targets(reward, discount, values, learn_rows, n, self.config.gamma, self.transform)
+        reward, discount, learn_timesteps, *_ = self.steps
+        return n_step_targets(reward, discount, values, learn_timesteps, n, self.config.gamma, self.transform)
 
 
 class NStep(Return):
@@ -302,7 +304,7 @@ class NStep(Return):
 
     def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
         moved = self.targets(atoms.expand_as(probabilities))
-        rows = bootstrap_rows(self.steps.learn_rows, moved.shape[1], self.config.n_step)
+        rows = bootstrap_steps(self.steps.learn_timesteps, moved.shape[1], self.config.n_step)
         return losses.project(moved, at_rows(probabilities, rows), atoms)
 
 
@@ -318,18 +320,18 @@ class Peng(Return):
         return torch.full_like(self.steps.q_max, cast(choices.Peng, self.config.returns).q_lambda)
 
     def targets(self, values: Tensor) -> Tensor:
-        reward, discount, learn_rows, *_ = self.steps
+        reward, discount, learn_timesteps, *_ = self.steps
         gamma, transform = self.config.gamma, self.transform
-        return lambda_targets(reward, discount, values, self._c, learn_rows, gamma, transform)
+        return lambda_targets(reward, discount, values, self._c, learn_timesteps, gamma, transform)
 
     def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
         moved = self._n_step(atoms.expand_as(probabilities), 1)
-        return losses.project_lambda(moved, probabilities, self._c, self.steps.learn_rows, atoms)
+        return losses.project_lambda(moved, probabilities, self._c, self.steps.learn_timesteps, atoms)
 
     def traces(self, mask: Tensor) -> Traces:
         facts = self.steps.facts
         greedy = facts["q_taken"] >= facts["q_max"] if "q_max" in facts else None
-        return traces(self._c, self.steps.learn_rows, mask, greedy)
+        return traces(self._c, self.steps.learn_timesteps, mask, greedy)
 
 
 class Watkins(Peng):
@@ -337,5 +339,5 @@ class Watkins(Peng):
 
     def continuation(self) -> Tensor:
         tolerance = cast(choices.Watkins, self.config.returns).tolerance
-        near = near_greedy(self.steps.q_max, self.steps.q_taken, self.steps.learn_rows, tolerance)
+        near = near_greedy(self.steps.q_max, self.steps.q_taken, self.steps.learn_timesteps, tolerance)
         return torch.where(near, super().continuation(), 0.0)

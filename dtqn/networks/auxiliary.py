@@ -3,7 +3,7 @@
 The learner adds one, times `learner.auxiliary_weight`, for the online network on the whole batch, so that its
 value does not depend on how the batch is cut into parts. The generator is the update's own.
 
-Legend: B sequences, R rows of the learn block, D width.
+Legend: B sequences, R rows of the learned segment, D width.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
-from dtqn.types import Sequences, first_rows
+from dtqn.types import Sequences, length_mask
 
 TEMPERATURE = 0.1
 """Divides the cosines of the contrastive loss (ReLIC: Mitrovic et al. 2020, arXiv 2010.07922)."""
@@ -27,9 +27,9 @@ NEVER = -1e9
 """A similarity whose share of a softmax is zero; finite, so that 0 times its logarithm is 0."""
 
 
-def real_rows(batch: Sequences) -> Tensor:
-    """[B, R] True on the learn block's rows that are no padding."""
-    return first_rows(batch.learn_rows, batch.learn.first.shape[1])
+def real_timesteps(batch: Sequences) -> Tensor:
+    """[B, R] True on the learned segment's rows that are no padding."""
+    return length_mask(batch.learn_timesteps, batch.learn.first.shape[1])
 
 
 def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
@@ -39,11 +39,11 @@ def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.
 
 
 def reconstruction_loss(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
-    """The loss of GTrXL's compressed memory at the learn block's rows (Rae et al. 2019, arXiv 1911.05507)."""
+    """The loss of GTrXL's compressed memory at the learned segment's rows (Rae et al. 2019, arXiv 1911.05507)."""
     with torch.no_grad():
         state, _ = network.starting_state(batch)
         trace = network.core(network.encoder(batch.learn), state)[2]
-    return cast(GTrXL, network.core).reconstruction_loss(state, trace.memory, real_rows(batch))
+    return cast(GTrXL, network.core).reconstruction_loss(state, trace.memory, real_timesteps(batch))
 
 
 class ContrastiveLoss(nn.Module):
@@ -68,7 +68,7 @@ class ContrastiveLoss(nn.Module):
         nn.init.xavier_normal_(self.critic.weight)
 
     def forward(self, network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
-        real = real_rows(batch)
+        real = real_timesteps(batch)
         draws = torch.rand(real.shape, generator=generator, device=real.device)
         return self.of_features(network, network.encoder(batch.learn), real, real & (draws < MASK_SHARE))
 

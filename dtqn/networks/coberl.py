@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dtqn.choices import cores
 from dtqn.networks.gates import LayerSettings, make_gate
-from dtqn.networks.gtrxl import GTrXL, GTrXLState, GTrXLTrace
+from dtqn.networks.gtrxl import GTrXL, GTrXLMemory, GTrXLState
 from dtqn.networks.rnn import LSTMLayer
 from dtqn.networks.stack import HiddenAndCell, RecurrentStack
 from dtqn.settings.config import NetworkConfig
@@ -33,8 +33,8 @@ class CoBERLState(NamedTuple):
     """[B, 1, D] each, of the LSTM."""
 
 
-class CoBERLTrace(NamedTuple):
-    transformer: GTrXLTrace
+class CoBERLMemory(NamedTuple):
+    transformer: GTrXLMemory
     recurrent: HiddenAndCell
     """[B, T, 1, D] each, of the LSTM."""
 
@@ -49,19 +49,19 @@ class CoBERL(nn.Module):
         self.recurrent = RecurrentStack([lstm], HiddenAndCell(shape, shape))
         self.num_layers = transformer.num_layers
 
-    def trace_spec(self) -> CoBERLTrace:
-        return CoBERLTrace(self.transformer.trace_spec(), self.recurrent.trace_spec())
+    def memory_spec(self) -> CoBERLMemory:
+        return CoBERLMemory(self.transformer.memory_spec(), self.recurrent.memory_spec())
 
     def initial_state(self, batch_size: int) -> CoBERLState:
         return CoBERLState(
             self.transformer.initial_state(batch_size), self.recurrent.initial_state(batch_size)
         )
 
-    def state_from_trace(self, rows: CoBERLTrace, valid: Tensor, episode_step: Tensor) -> CoBERLState:
-        """The state after trace rows [B, W, ...], newest last, of which the last are real: `valid` [B, W]."""
+    def state_from_memory(self, rows: CoBERLMemory, valid: Tensor, episode_step: Tensor) -> CoBERLState:
+        """The state after stored memory [B, W, ...], newest last, of which the last are real: `valid` [B, W]."""
         return CoBERLState(
-            self.transformer.state_from_trace(rows.transformer, valid, episode_step),
-            self.recurrent.state_from_trace(rows.recurrent, valid, episode_step),
+            self.transformer.state_from_memory(rows.transformer, valid, episode_step),
+            self.recurrent.state_from_memory(rows.recurrent, valid, episode_step),
         )
 
     def cache(self, state: CoBERLState) -> CoBERLState:
@@ -69,14 +69,14 @@ class CoBERL(nn.Module):
         return state._replace(transformer=self.transformer.cache(state.transformer))
 
     def forward(
-        self, x: Tensor, state: CoBERLState, want_trace: bool = True
-    ) -> tuple[Tensor, CoBERLState | None, CoBERLTrace | None]:
+        self, x: Tensor, state: CoBERLState, want_memory: bool = True
+    ) -> tuple[Tensor, CoBERLState | None, CoBERLMemory | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
-        y, memory, left = self.transformer(x, state.transformer, want_trace)
-        output, recurrent, rows = self.recurrent(self.gate(x, y), state.recurrent, want_trace)
-        if not want_trace:
+        y, memory, left = self.transformer(x, state.transformer, want_memory)
+        output, recurrent, rows = self.recurrent(self.gate(x, y), state.recurrent, want_memory)
+        if not want_memory:
             return output, None, None
-        return output, CoBERLState(memory, recurrent), CoBERLTrace(left, rows)
+        return output, CoBERLState(memory, recurrent), CoBERLMemory(left, rows)
 
 
 def make_core(config: NetworkConfig) -> CoBERL:

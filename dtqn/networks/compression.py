@@ -6,7 +6,7 @@ its block's first step. With C slots a query at step t sees the rows of the last
 M steps before it, beside the steps t-M..t themselves.
 
 The blocks that a query sees are a function of t alone, whatever the split of an episode into calls, and all
-of them lie within the last M + C c steps: a state is made from so many trace rows.
+of them lie within the last M + C c steps: a state is made from so many stored memory.
 
 Legend: B batch, T steps of the call, m memory rows in a state, M memory length, C slots, c steps of a block,
 K blocks that some query of the call may see, H heads, d features of a head, D width.

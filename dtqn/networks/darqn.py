@@ -160,7 +160,7 @@ class AttentiveLSTMLayer(nn.Module):
         initialise_(list(self.lstm.parameters()), longest, orthogonal)
 
     def forward(
-        self, x: Tensor, want_trace: bool, hidden: Tensor, cell: Tensor
+        self, x: Tensor, want_memory: bool, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """x [B, T, P, D], hidden and cell [B, D] -> output [B, T, D]; hidden and cells [B, T, D]."""
         hiddens, cells = [], []
@@ -172,4 +172,4 @@ class AttentiveLSTMLayer(nn.Module):
             hiddens.append(hidden)
             cells.append(cell)
         y = torch.stack(hiddens, dim=1)
-        return y, (y, torch.stack(cells, dim=1)) if want_trace else None
+        return y, (y, torch.stack(cells, dim=1)) if want_memory else None

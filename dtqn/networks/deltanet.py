@@ -107,7 +107,7 @@ class GatedDeltaNetLayer(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = feed_forward(width, mlp_width)
 
-    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+    def forward(self, x: Tensor, want_memory: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, H, d, d] -> output [B, T, D]; hidden [B, T, H, d, d]."""
         heads, width = self.num_heads, x.shape[2] // self.num_heads
         joined = self.join(self.norm(x))
@@ -118,7 +118,7 @@ class GatedDeltaNetLayer(nn.Module):
         beta = torch.sigmoid(beta)
         one_step = x.shape[1] == 1
         given = (qk, v, log_alpha, beta, hidden)
-        o, states = delta_step(*given) if one_step else delta_rule(*given, want_states=want_trace)
+        o, states = delta_step(*given) if one_step else delta_rule(*given, want_states=want_memory)
         # RMSNorm: what has length 1 has a root mean square of 1 / sqrt(d).
         o = unit(o, 1e-5 * width) * (width**0.5 * self.output_norm)
         x = x + self.out(o.flatten(2) * F.silu(gate))

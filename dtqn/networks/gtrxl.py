@@ -30,7 +30,7 @@ from dtqn.networks.gates import LayerSettings, TransformerLayer
 from dtqn.networks.packing import Layout, Packing, layout
 from dtqn.settings.config import NetworkConfig
 from dtqn.shapes import follow_data
-from dtqn.types import TraceSpec
+from dtqn.types import MemorySpec
 
 SPAN_RAMP = 8
 """R of adaptive spans, in steps."""
@@ -49,7 +49,7 @@ class GTrXLState(NamedTuple):
     """[B] the next step's place in its block; with compression only."""
 
 
-class GTrXLTrace(NamedTuple):
+class GTrXLMemory(NamedTuple):
     memory: Tensor
     """[B, T, L, D] the input of each attention layer at each step."""
 
@@ -211,9 +211,9 @@ class GTrXL(nn.Module):
                     nn.init.xavier_normal_(module.weight)
                     nn.init.zeros_(module.bias)
 
-    def trace_spec(self) -> GTrXLTrace:
-        memory: Any = TraceSpec((self.num_layers, self.width), self.window) if self.window else None
-        return GTrXLTrace(memory)
+    def memory_spec(self) -> GTrXLMemory:
+        memory: Any = MemorySpec((self.num_layers, self.width), self.window) if self.window else None
+        return GTrXLMemory(memory)
 
     def initial_state(self, batch_size: int) -> GTrXLState:
         parameter = next(self.parameters())
@@ -221,8 +221,8 @@ class GTrXL(nn.Module):
         zeros = torch.zeros(batch_size, dtype=torch.int64, device=parameter.device)
         return GTrXLState(memory, zeros, phase=None if self.compression is None else zeros)
 
-    def state_from_trace(self, rows: GTrXLTrace, valid: Tensor, episode_step: Tensor) -> GTrXLState:
-        """State after trace rows [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end.
+    def state_from_memory(self, rows: GTrXLMemory, valid: Tensor, episode_step: Tensor) -> GTrXLState:
+        """State after stored memory [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end.
 
         Positions are relative; `episode_step` [B] says where blocks of compressed memory begin.
         """
@@ -243,8 +243,8 @@ class GTrXL(nn.Module):
         return state._replace(keys=keys, values=values)
 
     def forward(
-        self, x: Tensor, state: GTrXLState, want_trace: bool = True
-    ) -> tuple[Tensor, GTrXLState | None, GTrXLTrace | None]:
+        self, x: Tensor, state: GTrXLState, want_memory: bool = True
+    ) -> tuple[Tensor, GTrXLState | None, GTrXLMemory | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
         # No gradient goes back into memory; the projections and LayerNorms of its rows do get theirs.
         memory, filled = state.memory.detach(), state.filled
@@ -264,7 +264,7 @@ class GTrXL(nn.Module):
             x, key, value = layer(x, recent[:, :, i], cached, positions, mask, slots)
             keys.append(key)
             values.append(value)
-        if not want_trace:
+        if not want_memory:
             return x, None, None
         trace = torch.stack(inputs, dim=2)
         start = max(0, memory.shape[1] + steps - self.window)
@@ -279,11 +279,11 @@ class GTrXL(nn.Module):
             new_state = new_state._replace(
                 keys=_by_batch(keys)[:, :, :, start:], values=_by_batch(values)[:, :, :, start:]
             )
-        return x, new_state, GTrXLTrace(trace)
+        return x, new_state, GTrXLMemory(trace)
 
     def packed(
-        self, x: Tensor, burned: Tensor, rows: GTrXLTrace, packing: Packing, want_trace: bool
-    ) -> tuple[Tensor, GTrXLTrace | None]:
+        self, x: Tensor, burned: Tensor, rows: GTrXLMemory, packing: Packing, want_memory: bool
+    ) -> tuple[Tensor, GTrXLMemory | None]:
         """As `PackedCore.packed`. No compression and no adaptive span."""
         memory = rows.memory if self.window else x.new_empty((0, self.num_layers, self.width))
         call = self._packed_call(packing, -packing.burn_in.shape[1], x.dtype)
@@ -291,9 +291,9 @@ class GTrXL(nn.Module):
         for i, layer in enumerate(self.layers):
             if i == self.num_layers - 1:  # Nothing reads what it gives for the burn-in.
                 call = self._packed_call(packing, 0, x.dtype)
-            inputs.append(torch.cat([burned, x.detach()]) if want_trace else x)
+            inputs.append(torch.cat([burned, x.detach()]) if want_memory else x)
             x, burned = layer.packed(x, burned, memory[:, i], call)
-        return x, GTrXLTrace(torch.stack(inputs, dim=1)) if want_trace else None
+        return x, GTrXLMemory(torch.stack(inputs, dim=1)) if want_memory else None
 
     def _packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
         """The shared part of a layer's call whose queries are the rows from position `first_query` on."""

@@ -121,7 +121,7 @@ class LRULayer(nn.Module):
         """lambda [D], complex."""
         return torch.polar(torch.exp(-torch.exp(self.nu)), torch.exp(self.theta))
 
-    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+    def forward(self, x: Tensor, want_memory: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, 2, D] -> output [B, T, D]; hidden [B, T, 2, D]: real, imaginary."""
         u = self.norm(x)
         driven = F.linear(u, self.b).unflatten(-1, (2, -1)) * torch.exp(self.log_gamma)
@@ -133,7 +133,7 @@ class LRULayer(nn.Module):
         parts = torch.stack([h.real, h.imag], dim=-2)
         y = F.linear(parts.flatten(-2), self.c) + self.d * u
         value, gate = self.glu(F.gelu(y, approximate="tanh")).chunk(2, dim=-1)
-        return torch.addcmul(x, value, torch.sigmoid(gate)), (parts,) if want_trace else None
+        return torch.addcmul(x, value, torch.sigmoid(gate)), (parts,) if want_memory else None
 
 
 def positive(x: Tensor) -> Tensor:
@@ -158,13 +158,13 @@ class MinGRULayer(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = feed_forward(width, mlp_width)
 
-    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+    def forward(self, x: Tensor, want_memory: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""
         gate, candidate = self.gate_and_candidate(self.norm(x)).chunk(2, dim=-1)
         # 1 - sigmoid(x) is sigmoid(-x), which does not cancel.
         h = linear_scan(torch.sigmoid(-gate), torch.sigmoid(gate) * positive(candidate), hidden)
         x = x + h
-        return x + self.mlp(self.mlp_norm(x)), (h,) if want_trace else None
+        return x + self.mlp(self.mlp_norm(x)), (h,) if want_memory else None
 
 
 def make_mingru(config: NetworkConfig) -> RecurrentStack:

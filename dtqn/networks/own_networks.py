@@ -16,9 +16,9 @@ from dtqn.networks.q_network import CONTRACT_VERSION, Core, Encoder
 from dtqn.settings import named_code
 from dtqn.settings.config import ConfigError, NetworkConfig, wrong
 from dtqn.settings.named_code import ANY_FAULT, located
-from dtqn.types import TraceSpec, leaves
+from dtqn.types import MemorySpec, leaves
 
-_CORE_METHODS = ("initial_state", "state_from_trace", "trace_spec", "cache")
+_CORE_METHODS = ("initial_state", "state_from_memory", "memory_spec", "cache")
 
 
 def core(config: NetworkConfig) -> Core:
@@ -31,15 +31,15 @@ def core(config: NetworkConfig) -> Core:
     mine = config.model_copy(deep=True)  # a function may take what it has read out of `kwargs`
     made: Core = _made(setting, value, _CORE_METHODS, mine)
     try:
-        fields = leaves(made.trace_spec())
+        fields = leaves(made.memory_spec())
     except ANY_FAULT as error:  # whatever a user's class raises
-        raise wrong(setting, value, f"its trace_spec failed: {located(error)}") from None
+        raise wrong(setting, value, f"its memory_spec failed: {located(error)}") from None
     for path, field in fields.items():
-        if not isinstance(field, TraceSpec) or field.window < 1:
-            why = f"its trace_spec has {field!r} at {path or 'its root'}"
-            raise wrong(setting, value, f"{why}; it must be a TraceSpec with a window of at least 1")
+        if not isinstance(field, MemorySpec) or field.window < 1:
+            why = f"its memory_spec has {field!r} at {path or 'its root'}"
+            raise wrong(setting, value, f"{why}; it must be a MemorySpec with a window of at least 1")
         if not path:
-            why = "its trace_spec is one TraceSpec"
+            why = "its memory_spec is one MemorySpec"
             raise wrong(setting, value, f"{why}; it must be a NamedTuple or a dict of such, with a name each")
     return made
 

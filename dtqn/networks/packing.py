@@ -8,7 +8,7 @@ A block's packed rows are filled up to a multiple of `ROWS`, so that products co
 torch prepares each shape for a millisecond. The rows that fill it up are copies of its first one. Nothing
 reads what becomes of them: they lie in no block, and no gradient reaches them.
 
-Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learn block, N packed rows
+Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learned segment, N packed rows
 of a call, n those of them that are queries, T query places and J key places of a sequence.
 """
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dtqn.types import Sequences, StepInputs, first_rows, map_tree
+from dtqn.types import Sequences, StepInputs, length_mask, map_tree
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ NOWHERE = -(2**40)
 """A position before every row."""
 
 
-class Rows(NamedTuple):
+class Timesteps(NamedTuple):
     """The real rows of one block of a batch, sequence by sequence, and those that fill them up."""
 
     place: Tensor
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     sequence: Tensor
     """[n] which sequence it is of."""
     position: Tensor
-    """[n] steps since the first row of the learn block, negative before it; `NOWHERE` where it fills up."""
+    """[n] steps since the first row of the learned segment, negative before it; `NOWHERE` where it fills up."""
     real: int
     """How many rows are real, the first ones."""
     counts: Tensor
@@ -87,20 +87,20 @@ class Packing:
         self._known: dict[Hashable, Any] = {}
 
     @cached_property
-    def memory(self) -> Rows:
+    def memory(self) -> Timesteps:
         """Stored rows, as many as the batch's trace has."""
-        valid = self._batch.trace_valid
-        return _rows(valid, -valid.shape[1] - self._batch.burn_in_rows)
+        valid = self._batch.memory_valid
+        return _rows(valid, -valid.shape[1] - self._batch.burn_in_timesteps)
 
     @cached_property
-    def burn_in(self) -> Rows:
-        count = self._batch.burn_in_rows
-        return _rows(first_rows(count, self._batch.burn_in.first.shape[1]), -count)
+    def burn_in(self) -> Timesteps:
+        count = self._batch.burn_in_timesteps
+        return _rows(length_mask(count, self._batch.burn_in.first.shape[1]), -count)
 
     @cached_property
-    def learn(self) -> Rows:
-        count = self._batch.learn_rows
-        return _rows(first_rows(count, self._batch.learn.first.shape[1]), torch.zeros_like(count))
+    def learn(self) -> Timesteps:
+        count = self._batch.learn_timesteps
+        return _rows(length_mask(count, self._batch.learn.first.shape[1]), torch.zeros_like(count))
 
     @cached_property
     def burn_in_inputs(self) -> StepInputs:
@@ -112,9 +112,9 @@ class Packing:
         """[1, n, ...]"""
         return _sequence(self.learn.pack(self._batch.learn))
 
-    def trace(self, dtype: torch.dtype) -> dict[str, Tensor]:
+    def stored(self, dtype: torch.dtype) -> dict[str, Tensor]:
         """Stored rows by path, [n, ...]."""
-        return self.once(dtype, lambda: map_tree(lambda x: x.to(dtype), self.memory.pack(self._batch.trace)))
+        return self.once(dtype, lambda: map_tree(lambda x: x.to(dtype), self.memory.pack(self._batch.memory)))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of `make`, which is a function of the key and of this batch alone."""
@@ -130,7 +130,7 @@ def _sequence(rows: StepInputs) -> StepInputs:
     return unsqueezed
 
 
-def _rows(real: Tensor, first_position: Tensor) -> Rows:
+def _rows(real: Tensor, first_position: Tensor) -> Timesteps:
     """Those of a block that are `real` [B, rows]; column 0 is at `first_position` [B]."""
     sequence, column = real.nonzero().unbind(1)
     count = len(sequence)
@@ -139,7 +139,7 @@ def _rows(real: Tensor, first_position: Tensor) -> Rows:
     if more := -count % ROWS:
         place, sequence = (torch.cat([x, x[:1].expand(more)]) for x in (place, sequence))
         position = F.pad(position, (0, more), value=NOWHERE)
-    return Rows(place, sequence, position, count, real.sum(dim=1), (real.shape[0], real.shape[1]))
+    return Timesteps(place, sequence, position, count, real.sum(dim=1), (real.shape[0], real.shape[1]))
 
 
 class Places(NamedTuple):
@@ -192,7 +192,7 @@ class Layout(NamedTuple):
     """Its parts are the keys of H heads and then their values, its places J."""
 
 
-def layout(blocks: list[Rows], queries: int, first_query: int, reach: int, heads: int) -> Layout:
+def layout(blocks: list[Timesteps], queries: int, first_query: int, reach: int, heads: int) -> Layout:
     """The layout of a call.
 
     Args:
@@ -208,7 +208,7 @@ def layout(blocks: list[Rows], queries: int, first_query: int, reach: int, heads
     )
 
 
-def _places(blocks: list[Rows], origin: int, size: int, parts: int) -> Places:
+def _places(blocks: list[Timesteps], origin: int, size: int, parts: int) -> Places:
     """The places of the rows of some blocks; `origin` is the position that place 0 of `size` stands for."""
     count = blocks[0].shape[0]
     sequence, position = (torch.cat(x) for x in zip(*((b.sequence, b.position) for b in blocks), strict=True))

@@ -4,11 +4,11 @@ A Q-network reads raw step inputs and gives Q-values. Its state is an argument a
 attribute, and a call on T steps gives the same Q-values as any split of these steps into calls. So the actor,
 which calls it with T = 1, and the learner, which calls it with a whole sequence, use one function.
 
-At each step the network leaves a trace row behind. The state before a step is a function of the last W trace
+At each step the network leaves a stored memory behind. The state before a step is a function of the last W trace
 rows of its episode, so replay stores each step once and any stored sequence can be continued.
 
 Legend: B batch, T steps of a call, W trace window, P burn-in rows (of an encoder: parts of a step),
-R rows of a learn block, D width, A actions, Z numbers of a distribution.
+R rows of a learned segment, D width, A actions, Z numbers of a distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dtqn.networks.heads import Prediction
 from dtqn.networks.packing import Packing
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec
+from dtqn.types import MemorySpec, QOutput, Sequences, State, StepInputs, StoredMemory
 
 CONTRACT_VERSION = 1
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
@@ -49,20 +49,22 @@ class Core(Protocol):
     is the `CONTRACT_VERSION` that it was written for.
     """
 
-    def __call__(self, x: Tensor, state: State, want_trace: bool = True, /) -> tuple[Tensor, State, Trace]:
+    def __call__(
+        self, x: Tensor, state: State, want_memory: bool = True, /
+    ) -> tuple[Tensor, State, StoredMemory]:
         """Features [B, T, D] and the state before them -> output [B, T, D], the state after, the trace.
 
-        No gradient enters the state. State and trace are None unless `want_trace`.
+        No gradient enters the state. State and trace are None unless `want_memory`.
         """
 
     def initial_state(self, batch_size: int, /) -> State:
         """The state [B, ...] at an episode's start."""
 
-    def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor, /) -> State:
-        """As `QNetwork.state_from_trace`, from rows [B, W, ...] in the shape of `trace_spec`."""
+    def state_from_memory(self, rows: StoredMemory, valid: Tensor, episode_step: Tensor, /) -> State:
+        """As `QNetwork.state_from_memory`, from rows [B, W, ...] in the shape of `memory_spec`."""
 
-    def trace_spec(self) -> Trace:
-        """A tree of the shape of the trace with a `TraceSpec` for each leaf that is stored, else None."""
+    def memory_spec(self) -> StoredMemory:
+        """A tree of the shape of the trace with a `MemorySpec` for each leaf that is stored, else None."""
 
     def cache(self, state: State, /) -> State:
         """As `QNetwork.cache`."""
@@ -75,15 +77,15 @@ class PackedCore(Core, Protocol):
     """Whether this one does; a core without the attribute does not."""
 
     def packed(
-        self, x: Tensor, burned: Tensor, rows: Trace, packing: Packing, want_trace: bool
-    ) -> tuple[Tensor, Trace | None]:
-        """Features x [n, D] of the learn block's rows -> output [n, D], and the trace of all rows.
+        self, x: Tensor, burned: Tensor, rows: StoredMemory, packing: Packing, want_memory: bool
+    ) -> tuple[Tensor, StoredMemory | None]:
+        """Features x [n, D] of the learned segment's rows -> output [n, D], and the trace of all rows.
 
         Args:
             burned: [P, D] features of the burn-in's rows, which no gradient enters.
-            rows: [m, ...] stored rows of memory, in the shape of `trace_spec`.
+            rows: [m, ...] stored rows of memory, in the shape of `memory_spec`.
             packing: which rows of which sequence these are.
-            want_trace: give the trace [P + n, ...], without gradient, else None.
+            want_memory: give the trace [P + n, ...], without gradient, else None.
         """
 
 
@@ -108,19 +110,19 @@ class QNetwork(nn.Module):
     """The learner reads `head.prediction`, to know how its output is moved to a target."""
     auxiliary: AuxiliaryLoss | None
     """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
-    __call__: Callable[..., tuple[QOutput, State, Trace]]
+    __call__: Callable[..., tuple[QOutput, State, StoredMemory]]
 
     def forward(
-        self, inputs: StepInputs, state: State, want_trace: bool = True
-    ) -> tuple[QOutput, State, Trace]:
+        self, inputs: StepInputs, state: State, want_memory: bool = True
+    ) -> tuple[QOutput, State, StoredMemory]:
         """Q-values of T steps from the state before them.
 
         Args:
             inputs: [B, T, ...]
             state: [B, ...]
-            want_trace: give the state and the trace; without them a call costs less.
-        Returns: the output [B, T, A]; the state after the T steps [B, ...]; the trace rows that these leave
-            behind [B, T, ...]. State and trace are None unless `want_trace`.
+            want_memory: give the state and the trace; without them a call costs less.
+        Returns: the output [B, T, A]; the state after the T steps [B, ...]; the stored memory that these leave
+            behind [B, T, ...]. State and trace are None unless `want_memory`.
         """
         raise NotImplementedError
 
@@ -128,8 +130,8 @@ class QNetwork(nn.Module):
         """The state [B, ...] at an episode's start, by the present parameters, on their device."""
         raise NotImplementedError
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The state [B, ...] after trace rows of one episode each.
+    def state_from_memory(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+        """The state [B, ...] after stored memory of one episode each.
 
         Args:
             rows: path -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
@@ -140,8 +142,8 @@ class QNetwork(nn.Module):
         """
         raise NotImplementedError
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        """The fields of a trace row, by their paths in the trace; empty where no row is stored."""
+    def memory_spec(self) -> dict[str, MemorySpec]:
+        """The fields of a stored memory, by their paths in the trace; empty where no row is stored."""
         return {}
 
     def cache(self, state: State) -> State:
@@ -149,22 +151,22 @@ class QNetwork(nn.Module):
         return state
 
     def learn_values(
-        self, batch: Sequences, want_trace: bool = False
+        self, batch: Sequences, want_memory: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """Q-values of a batch's learn blocks, with gradient.
+        """Q-values of a batch's learned segments, with gradient.
 
         Args:
-            want_trace: give the trace as well.
-        Returns: the output [B, R, A]; the trace that burn-in and learn block leave under the present
-            parameters, without gradient, path -> [B, P + R, ...], or None unless `want_trace`.
+            want_memory: give the trace as well.
+        Returns: the output [B, R, A]; the trace that burn-in and learned segment leave under the present
+            parameters, without gradient, path -> [B, P + R, ...], or None unless `want_memory`.
         """
         raise NotImplementedError
 
 
-def trace_window(network: QNetwork) -> int:
-    """W: the state before a step is a function of so many stored trace rows.
+def memory_window(network: QNetwork) -> int:
+    """W: the state before a step is a function of so many stored stored memory.
 
     It is 0 for a network whose state is made anew from raw rows, or that has none: nothing that replay keeps
     of it goes stale.
     """
-    return max((field.window for field in network.trace_spec().values()), default=0)
+    return max((field.window for field in network.memory_spec().values()), default=0)

@@ -6,7 +6,7 @@ output, and its loss reaches the memory from every learned step. (In Memory Gym 
 reconstruct observations: Pleines et al. 2023, arXiv 2309.17207. Theirs is the present one, which needs no
 memory.)
 
-Legend: B sequences, P burn-in rows, R rows of the learn block, D width, V values.
+Legend: B sequences, P burn-in rows, R rows of the learned segment, D width, V values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from dtqn.networks.encoders import has_one_set_of_values, is_code_picture
 from dtqn.networks.heads import Prediction
 from dtqn.networks.q_network import Head
-from dtqn.types import Observation, QOutput, Sequences, first_rows
+from dtqn.types import Observation, QOutput, Sequences, length_mask
 
 
 class Codes(NamedTuple):
@@ -125,16 +125,16 @@ class Recall(nn.Module):
         self.logits = nn.Linear(width, self.shown.count)
 
     def loss(self, logits: Tensor, batch: Sequences) -> Tensor:
-        """The loss of each row of the learn block, [B, R], from its logits [B, R, V].
+        """The loss of each row of the learned segment, [B, R], from its logits [B, R, V].
 
             l_t = -1/V sum over known v of [v was shown] log p_tv + [it was not] log (1 - p_tv)
 
         A value that the sequence has shown up to row t is known. One that it has not shown is known if the
         sequence begins with its episode; otherwise it may have been shown before. Padding has any loss.
         """
-        blocks = ((batch.burn_in, batch.burn_in_rows), (batch.learn, batch.learn_rows))
+        blocks = ((batch.burn_in, batch.burn_in_timesteps), (batch.learn, batch.learn_timesteps))
         shown = [
-            self.shown(rows.observation, first_rows(count, rows.first.shape[1])) for rows, count in blocks
+            self.shown(rows.observation, length_mask(count, rows.first.shape[1])) for rows, count in blocks
         ]
         burned = batch.burn_in.first.shape[1]
         seen = torch.cat(shown, dim=1).to(torch.uint8).cummax(dim=1).values[:, burned:].bool()

@@ -14,10 +14,20 @@ from torch import Tensor
 from dtqn.networks.packing import Packing
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, PackedCore, QNetwork
 from dtqn.shapes import follow_data
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, TraceSpec, from_leaves, leaves, map_tree
+from dtqn.types import (
+    MemorySpec,
+    QOutput,
+    Sequences,
+    State,
+    StepInputs,
+    StoredMemory,
+    from_leaves,
+    leaves,
+    map_tree,
+)
 
 
-def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: int) -> Tensor:
+def latest_rows(memory: Tensor, burned: Tensor, burn_in_timesteps: Tensor, window: int) -> Tensor:
     """[B, min(window, W + P), ...]: the last of `memory` [B, W, ...] and then the real rows of `burned`.
 
     `burned` is [B, P, ...].
@@ -26,13 +36,15 @@ def latest_rows(memory: Tensor, burned: Tensor, burn_in_rows: Tensor, window: in
     rows = torch.cat([memory.to(burned.dtype), burned], dim=1)
     size = min(window, rows.shape[1])
     # Places before all rows hold any row at all; the caller knows which these are.
-    index = _latest_index(memory.shape[1], burn_in_rows, size).clamp(min=0)
+    index = _latest_index(memory.shape[1], burn_in_timesteps, size).clamp(min=0)
     return rows.gather(1, index.view(*index.shape, *[1] * (rows.dim() - 2)).expand(-1, -1, *rows.shape[2:]))
 
 
-def _latest_index(num_memory: int, burn_in_rows: Tensor, size: int) -> Tensor:
+def _latest_index(num_memory: int, burn_in_timesteps: Tensor, size: int) -> Tensor:
     """[B, size] places in memory-then-burn-in of the `size` rows before the anchor; negative: before both."""
-    return torch.arange(size, device=burn_in_rows.device) + (num_memory - size + burn_in_rows)[:, None]
+    return (
+        torch.arange(size, device=burn_in_timesteps.device) + (num_memory - size + burn_in_timesteps)[:, None]
+    )
 
 
 class RecurrentQNetwork(QNetwork):
@@ -44,42 +56,42 @@ class RecurrentQNetwork(QNetwork):
         self.encoder, self.core, self.head, self.auxiliary = encoder, core, head, auxiliary
 
     def forward(
-        self, inputs: StepInputs, state: State, want_trace: bool = True
-    ) -> tuple[QOutput, State, Trace]:
+        self, inputs: StepInputs, state: State, want_memory: bool = True
+    ) -> tuple[QOutput, State, StoredMemory]:
         """Q-values of T steps from the core's state before them."""
-        features, state, trace = self.core(self.encoder(inputs), state, want_trace)
+        features, state, trace = self.core(self.encoder(inputs), state, want_memory)
         return self.head(features), state, trace
 
     def learn_values(
-        self, batch: Sequences, want_trace: bool = False
+        self, batch: Sequences, want_memory: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """From the network's own starting state."""
         # Padding is left out where the host may look at the counts of real rows.
-        if getattr(self.core, "packs", False) and follow_data(batch.learn_rows):
-            return self._packed(batch, want_trace)
+        if getattr(self.core, "packs", False) and follow_data(batch.learn_timesteps):
+            return self._packed(batch, want_memory)
         state, burned = self.starting_state(batch)
-        output, _, learned = self(batch.learn, state, want_trace)
-        if not want_trace:
+        output, _, learned = self(batch.learn, state, want_memory)
+        if not want_memory:
             return output, None
         left = [leaves(trace) for trace in (burned, learned) if trace is not None]
         return output, {
-            name: torch.cat([rows[name].detach() for rows in left], dim=1) for name in self.trace_spec()
+            name: torch.cat([rows[name].detach() for rows in left], dim=1) for name in self.memory_spec()
         }
 
-    def _packed(self, batch: Sequences, want_trace: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """`learn_values` of the real rows alone, burn-in and learn block in one pass."""
+    def _packed(self, batch: Sequences, want_memory: bool) -> tuple[QOutput, dict[str, Tensor] | None]:
+        """`learn_values` of the real rows alone, burn-in and learned segment in one pass."""
         packing = Packing(batch) if batch.packing is None else batch.packing
         features = self.encoder(packing.learn_inputs)[0]
         with torch.no_grad():
             burned = features[:0].detach()
             if len(packing.burn_in.place):
                 burned = self.encoder(packing.burn_in_inputs)[0]
-            memory = from_leaves(self.core.trace_spec(), packing.trace(features.dtype))
-        x, trace = cast(PackedCore, self.core).packed(features, burned, memory, packing, want_trace)
+            memory = from_leaves(self.core.memory_spec(), packing.stored(features.dtype))
+        x, trace = cast(PackedCore, self.core).packed(features, burned, memory, packing, want_memory)
         output = map_tree(lambda rows: packing.learn.unpack(rows[0]), self.head(x[None]))
         if trace is None:
             return output, None
-        split, blocks, stored = [len(burned), len(x)], (packing.burn_in, packing.learn), self.trace_spec()
+        split, blocks, stored = [len(burned), len(x)], (packing.burn_in, packing.learn), self.memory_spec()
         return output, {
             name: torch.cat(
                 [block.unpack(part) for block, part in zip(blocks, rows.split(split), strict=True)], dim=1
@@ -88,42 +100,42 @@ class RecurrentQNetwork(QNetwork):
             if name in stored
         }
 
-    def starting_state(self, batch: Sequences) -> tuple[State, Trace | None]:
+    def starting_state(self, batch: Sequences) -> tuple[State, StoredMemory | None]:
         """The state at the anchor, and the burn-in's trace [B, P, ...] where there is a burn-in.
 
         It is the stored memory, freshened by its own burn-in, without gradient.
         """
         with torch.no_grad():
-            valid = batch.trace_valid
-            state = self.state_from_trace(batch.trace, valid, batch.episode_step)
+            valid = batch.memory_valid
+            state = self.state_from_memory(batch.memory, valid, batch.episode_step)
             burn_in = batch.burn_in.first.shape[1]
             if burn_in == 0:
                 return state, None
             _, _, burned = self.core(self.encoder(batch.burn_in), state, True)
             fresh, memory = leaves(burned), valid.shape[1]
-            windows = {name: field.window for name, field in self.trace_spec().items()}
+            windows = {name: field.window for name, field in self.memory_spec().items()}
             rows = {
-                name: latest_rows(batch.trace[name], fresh[name], batch.burn_in_rows, window)
+                name: latest_rows(batch.memory[name], fresh[name], batch.burn_in_timesteps, window)
                 for name, window in windows.items()
             }
             size = min(max(windows.values(), default=0), memory + burn_in)
-            index = _latest_index(memory, batch.burn_in_rows, size)
+            index = _latest_index(memory, batch.burn_in_timesteps, size)
             padded = torch.cat([valid, valid.new_ones(len(valid), burn_in)], dim=1)
             is_real = (index >= 0) & padded.gather(1, index.clamp(min=0))
-            return self.state_from_trace(rows, is_real, batch.episode_step + batch.burn_in_rows), burned
+            return self.state_from_memory(rows, is_real, batch.episode_step + batch.burn_in_timesteps), burned
 
     def initial_state(self, batch_size: int) -> State:
         """The state at an episode's start, [B, ...]."""
         return self.core.initial_state(batch_size)
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
-        """The state after trace rows, path -> [B, W, ...], newest last; the last are real: `valid` [B, W]."""
-        tree = from_leaves(self.core.trace_spec(), rows)
-        return self.core.state_from_trace(tree, valid, episode_step)
+    def state_from_memory(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+        """The state after stored memory, path -> [B, W, ...], newest last; the last are real: `valid` [B, W]."""
+        tree = from_leaves(self.core.memory_spec(), rows)
+        return self.core.state_from_memory(tree, valid, episode_step)
 
-    def trace_spec(self) -> dict[str, TraceSpec]:
-        """The fields of a trace row, by their paths in the core's trace."""
-        return leaves(self.core.trace_spec())
+    def memory_spec(self) -> dict[str, MemorySpec]:
+        """The fields of a stored memory, by their paths in the core's trace."""
+        return leaves(self.core.memory_spec())
 
     def cache(self, state: State) -> State:
         """`state` with all that can be computed from it once while the parameters stay the same."""

@@ -85,12 +85,12 @@ class LSTMLayer(nn.Module):
         initialise_(self.lstm.all_weights[0], longest, orthogonal)
 
     def forward(
-        self, x: Tensor, want_trace: bool, hidden: Tensor, cell: Tensor
+        self, x: Tensor, want_memory: bool, hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """x [B, T, D], hidden and cell [B, D] -> output [B, T, D]; hidden and cells [B, T, D]."""
         y, (_, last_cell) = self.lstm(x, (hidden[None].contiguous(), cell[None].contiguous()))
         rows = None
-        if want_trace:
+        if want_memory:
             rows = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
         return (x + y if self.skip else y), rows
 
@@ -123,10 +123,10 @@ class GRULayer(nn.Module):
         self.skip = skip
         initialise_(self.gru.all_weights[0], longest, orthogonal)
 
-    def forward(self, x: Tensor, want_trace: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
+    def forward(self, x: Tensor, want_memory: bool, hidden: Tensor) -> tuple[Tensor, tuple[Tensor] | None]:
         """x [B, T, D], hidden [B, D] -> output [B, T, D]; hidden [B, T, D]."""
         y, _ = self.gru(x, hidden[None].contiguous())
-        return (x + y if self.skip else y), (y,) if want_trace else None
+        return (x + y if self.skip else y), (y,) if want_memory else None
 
 
 def _layers(kind: type[nn.Module], config: NetworkConfig) -> list[nn.Module]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn.settings.config import NetworkConfig
-from dtqn.types import State, Trace, TraceSpec, map_tree
+from dtqn.types import MemorySpec, State, StoredMemory, map_tree
 
 
 class NoState(NamedTuple):
@@ -20,13 +20,13 @@ class NoState(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """State [B, L, N], trace rows [B, T, L, N], or N."""
+    """State [B, L, N], stored memory [B, T, L, N], or N."""
 
     hidden: Any
 
 
 class HiddenAndCell(NamedTuple):
-    """State [B, L, N] each, trace rows [B, T, L, N], or N."""
+    """State [B, L, N] each, stored memory [B, T, L, N], or N."""
 
     hidden: Any
     cell: Any
@@ -48,16 +48,16 @@ class RecurrentStack(nn.Module):
         self._state_type: Callable[..., State] = type(shapes)
         self._shapes = [(self.num_layers, *shape) for shape in shapes]
 
-    def trace_spec(self) -> Trace:
-        return self._state_type(*(TraceSpec(shape, 1) for shape in self._shapes))
+    def memory_spec(self) -> StoredMemory:
+        return self._state_type(*(MemorySpec(shape, 1) for shape in self._shapes))
 
     def initial_state(self, batch_size: int) -> State:
         return self._state_type(
             *(next(self.parameters()).new_zeros((batch_size, *shape)) for shape in self._shapes)
         )
 
-    def state_from_trace(self, rows: Trace, valid: Tensor, episode_step: Tensor) -> State:
-        """The newest of the trace rows [B, W, ...], or the initial state where that is not `valid` [B, W]."""
+    def state_from_memory(self, rows: StoredMemory, valid: Tensor, episode_step: Tensor) -> State:
+        """The newest of the stored memory [B, W, ...], or the initial state where that is not `valid` [B, W]."""
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
 
@@ -71,14 +71,14 @@ class RecurrentStack(nn.Module):
         return state
 
     def forward(
-        self, x: Tensor, state: State, want_trace: bool = True
-    ) -> tuple[Tensor, State | None, Trace | None]:
+        self, x: Tensor, state: State, want_memory: bool = True
+    ) -> tuple[Tensor, State | None, StoredMemory | None]:
         """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
         left = []
         for i, layer in enumerate(self.layers):
-            x, rows = layer(x, want_trace, *(field[:, i].detach() for field in state))
+            x, rows = layer(x, want_memory, *(field[:, i].detach() for field in state))
             left.append(rows)
-        if not want_trace:
+        if not want_memory:
             return x, None, None
         trace = self._state_type(*(torch.stack(rows, dim=2) for rows in zip(*left, strict=True)))
         return x, self._state_type(*(rows[:, -1].detach() for rows in trace)), trace

@@ -8,7 +8,7 @@ would be those of another model.
 Nothing is stored with a step. The state is the last K - 1 raw rows, and the learner reads them from replay.
 
 Legend: B batch, T steps of the call, K context length, H rows of a state, P burn-in (here: context) rows,
-R rows of the learn block, S positions of a window, D width, A actions.
+R rows of the learned segment, S positions of a window, D width, A actions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 from dtqn.networks.decoder import TransformerDecoder
 from dtqn.networks.q_network import Encoder, Head, QNetwork
 from dtqn.shapes import largest
-from dtqn.types import QOutput, Sequences, State, StepInputs, Trace, from_leaves, map_tree
+from dtqn.types import QOutput, Sequences, State, StepInputs, StoredMemory, from_leaves, map_tree
 
 
 class WindowState(NamedTuple):
@@ -62,8 +62,8 @@ class WindowedQNetwork(QNetwork):
         self.held_rows = self.context_length - 1
 
     def forward(
-        self, inputs: StepInputs, state: WindowState, want_trace: bool = True
-    ) -> tuple[QOutput, State, Trace]:
+        self, inputs: StepInputs, state: WindowState, want_memory: bool = True
+    ) -> tuple[QOutput, State, StoredMemory]:
         """Q-values of T steps, each from the K rows that end with it, or as many as its episode has."""
         filled, device = state.filled, state.filled.device
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
@@ -74,7 +74,7 @@ class WindowedQNetwork(QNetwork):
         features = self.encoder(pick(rows, index.clamp(max=held + steps - 1)))
         place = filled[:, None] + torch.arange(steps, device=device)
         output = self.head(self._decode(features, place, longest))
-        if not want_trace:
+        if not want_memory:
             return output, None, None
         newest = map_tree(lambda x: x[:, steps:], rows)
         return output, WindowState(newest, (filled + steps).clamp(max=held)), {}
@@ -114,18 +114,21 @@ class WindowedQNetwork(QNetwork):
         return self.head(self.decoder(self.encoder(inputs), at))
 
     def learn_values(
-        self, batch: Sequences, want_trace: bool = False
+        self, batch: Sequences, want_memory: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """From windows of K rows; the trace is empty.
 
-        The burn-in rows, here context with gradient, and the learn block's are one run of rows. Its first K
+        The burn-in rows, here context with gradient, and the learned segment's are one run of rows. Its first K
         rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values
         come from a second window, the run's last K rows, without gradient.
         """
         size = self.context_length
-        trace: dict[str, Tensor] | None = {} if want_trace else None
-        context, device = batch.burn_in.first.shape[1], batch.learn_rows.device
-        before, total = batch.burn_in_rows[:, None], (batch.burn_in_rows + batch.learn_rows)[:, None]
+        trace: dict[str, Tensor] | None = {} if want_memory else None
+        context, device = batch.burn_in.first.shape[1], batch.learn_timesteps.device
+        before, total = (
+            batch.burn_in_timesteps[:, None],
+            (batch.burn_in_timesteps + batch.learn_timesteps)[:, None],
+        )
         joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
 
         def window(start: Tensor | int, rows: int, at: Tensor) -> QOutput:
@@ -168,7 +171,7 @@ class WindowedQNetwork(QNetwork):
         )
         return WindowState(rows, torch.zeros(batch_size, dtype=torch.int64, device=device))
 
-    def state_from_trace(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
+    def state_from_memory(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
         """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.
 
         `valid` [B, W] marks the real ones, at the end. There may be no rows at all.

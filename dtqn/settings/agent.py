@@ -155,7 +155,7 @@ class ReplayConfig(Group):
     """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
     learn_burn_in: bool = False
     """Give the rows of burn-in or context a TD error too: a sequence is learned from its first row on."""
-    trace_dtype: Literal["float16", "float32"] = "float16"
+    memory_dtype: Literal["float16", "float32"] = "float16"
     """How stored memory is kept."""
 
     @property
@@ -170,7 +170,7 @@ class ReplayConfig(Group):
             )
 
     def misfits_in(self, run: Any) -> Iterator[str]:
-        window = run.network.core.trace_window
+        window = run.network.core.memory_window
         if self.learn_burn_in and self.memory == "refreshed" and window != 0:
             yield (
                 "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
@@ -179,7 +179,7 @@ class ReplayConfig(Group):
         if run.learner.batches.from_replay and self.learn_burn_in and self.priority_exponent:
             yield (
                 f"replay.learn_burn_in is true with replay.priority_exponent {self.priority_exponent}, but "
-                "first priorities are of the learn block alone; try 0"
+                "first priorities are of the learned segment alone; try 0"
             )
         if run.learner.next_window and self.burn_in_length and not self.learn_burn_in:
             yield (
@@ -192,8 +192,8 @@ class ReplayConfig(Group):
     def memory_misfits(self, run: Any, window: int) -> Iterator[str]:
         """What of the run's settings does not go with a network's stored memory.
 
-        Settings know the window of the suite's own cores (`Core.trace_window`). A user's core says it by
-        its `trace_spec` when it is built, and is asked then.
+        Settings know the window of the suite's own cores (`Core.memory_window`). A user's core says it by
+        its `memory_spec` when it is built, and is asked then.
 
         Args:
             window: W, rows before a sequence that the state is made of, raw ones included.
@@ -216,5 +216,5 @@ class ReplayConfig(Group):
         if not run.learner.batches.from_replay:
             yield from ("capacity", "learn_length", "sequence_period")
             yield from ("priority_exponent", "importance_sampling_exponent")
-        if run.network.core.trace_window == 0:
-            yield from ("memory", "trace_dtype")
+        if run.network.core.memory_window == 0:
+            yield from ("memory", "memory_dtype")

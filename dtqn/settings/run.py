@@ -174,7 +174,7 @@ class Config(Group):
         return self.learner.batches.steps_of_update(self.actor.num_envs)
 
     @property
-    def most_rows(self) -> float:
+    def most_timesteps(self) -> float:
         """The rows of the longest episode."""
         import envs  # only here, as hardly any run needs the task for its settings
 

@@ -17,12 +17,12 @@ from dtqn.networks.q_network import Core
 from dtqn.settings.config import NetworkConfig
 from dtqn.testing import faults
 from dtqn.testing.faults import SMALL, kind
-from dtqn.types import State, Trace, first_rows, from_leaves, leaves, map_tree, reset_rows
+from dtqn.types import State, StoredMemory, from_leaves, leaves, length_mask, map_tree, reset_states
 
 LONG_WINDOW: Final = 64
-"""Trace rows beyond which only `_long_parity` waits until the first one leaves the window."""
+"""Stored memory beyond which only `_long_parity` waits until the first one leaves the window."""
 LONGEST_WINDOW: Final = 2048
-"""Trace rows beyond which no check does."""
+"""Stored memory beyond which no check does."""
 LONG_EPISODE: Final = 311
 """Steps after which a state is made of rounded rows: what grows with an episode is then coarse in float16.
 
@@ -41,14 +41,14 @@ def check_core(
     make_core: Callable[[NetworkConfig], Core],
     config: NetworkConfig = SMALL,
     name: str = "make_core",
-    trace_dtype: str = "float16",
+    memory_dtype: str = "float16",
     say: Callable[[str], object] = print,
 ) -> None:
     """Holds the cores that `make_core(config)` makes to `dtqn.networks.q_network.Core`.
 
     Args:
         name: stands in the error.
-        trace_dtype: the setting `replay.trace_dtype`, in which replay stores the trace.
+        memory_dtype: the setting `replay.memory_dtype`, in which replay stores the trace.
         say: is told the contracts that hold, the largest difference of what is allowed, and the verdict.
 
     Raises:
@@ -56,7 +56,7 @@ def check_core(
     """
 
     def subject(dtype: torch.dtype, batch: int) -> _Core:
-        return _Core(lambda: make_core(config), name, dtype, batch, config, trace_dtype)
+        return _Core(lambda: make_core(config), name, dtype, batch, config, memory_dtype)
 
     with faults.seeded():
         few = subject(torch.float64, faults.BATCH)
@@ -77,15 +77,15 @@ class _Core(faults.Subject):
         dtype: torch.dtype,
         batch: int,
         config: NetworkConfig,
-        trace_dtype: str,
+        memory_dtype: str,
     ) -> None:
         super().__init__(make, name, dtype, batch)
         self.width = config.width
         self._shape = (_PARTS, config.width) if config.encoder.gives_parts else (config.width,)
-        self.spec = self.called("its trace_spec", self.module.trace_spec)
+        self.spec = self.called("its memory_spec", self.module.memory_spec)
         self.fields = leaves(self.spec)
         self.stored_as = {
-            path: torch.from_numpy(np.empty(0, field.dtype or trace_dtype)).dtype
+            path: torch.from_numpy(np.empty(0, field.dtype or memory_dtype)).dtype
             for path, field in self.fields.items()
         }
         self.window = max((field.window for field in self.fields.values()), default=0)
@@ -95,12 +95,14 @@ class _Core(faults.Subject):
         size = (batch or self.batch, steps, *self._shape)
         return torch.randn(size, generator=self._generator, dtype=self.dtype)
 
-    def __call__(self, x: Tensor, state: State, want_trace: bool = True) -> tuple[Tensor, State, Trace]:
-        def call() -> tuple[Tensor, State, Trace]:
-            output, after, trace = self.module(x, state, want_trace)
+    def __call__(
+        self, x: Tensor, state: State, want_memory: bool = True
+    ) -> tuple[Tensor, State, StoredMemory]:
+        def call() -> tuple[Tensor, State, StoredMemory]:
+            output, after, trace = self.module(x, state, want_memory)
             return output, after, trace
 
-        called: tuple[Tensor, State, Trace] = self.called(f"its call on {tuple(x.shape)}", call)
+        called: tuple[Tensor, State, StoredMemory] = self.called(f"its call on {tuple(x.shape)}", call)
         return called
 
     def output(self, x: Tensor, state: State) -> Tensor:
@@ -113,15 +115,15 @@ class _Core(faults.Subject):
         """The state after so many steps of an episode."""
         return self(self.features(steps), self.initial_state())[1]
 
-    def state_from_trace(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
+    def state_from_memory(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
         tree = from_leaves(self.spec, rows)
-        return self.called("its state_from_trace", lambda: self.module.state_from_trace(tree, valid, steps))
+        return self.called("its state_from_memory", lambda: self.module.state_from_memory(tree, valid, steps))
 
     def cache(self, state: State) -> State:
         return self.called("its cache", lambda: self.module.cache(state))
 
     def some_rows(self, count: int) -> dict[str, Tensor]:
-        """The last rows [B, count, ...] that `state_from_trace` reads after so many steps from the start."""
+        """The last rows [B, count, ...] that `state_from_memory` reads after so many steps from the start."""
         x = self.features(count)
         if count == 0 or not self.fields:
             return self.no_rows(len(x))
@@ -133,7 +135,7 @@ class _Core(faults.Subject):
         }
 
     def newest(self, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rows of a trace that `state_from_trace` reads: of each field as many as its window allows."""
+        """The rows of a trace that `state_from_memory` reads: of each field as many as its window allows."""
         return {name: trace[name].detach()[:, -field.window :] for name, field in self.fields.items()}
 
     def stored(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -167,12 +169,12 @@ def _shapes_and_dtypes(core: _Core) -> None:
         core.must(not is_left, "gradient enters the state after a call; detach it")
         of_trace = {path: tuple(leaf.shape) for path, leaf in leaves(trace).items() if path in core.fields}
         spec = {path: (core.batch, steps, *field.shape) for path, field in core.fields.items()}
-        core.must(of_trace == spec, f"its trace is {of_trace}; by its trace_spec it must be {spec}")
+        core.must(of_trace == spec, f"its trace is {of_trace}; by its memory_spec it must be {spec}")
     for count in (0, 1):  # at an episode's start replay has no row
         rows_stored = core.stored(core.some_rows(count))
-        made = core.state_from_trace(rows_stored, *_all_valid(core.batch, count, count))
+        made = core.state_from_memory(rows_stored, *_all_valid(core.batch, count, count))
         dtypes, right_ones = ({path: leaf.dtype for path, leaf in leaves(x).items()} for x in (made, state))
-        what = f"state_from_trace of {count} rows as replay stores them"
+        what = f"state_from_memory of {count} rows as replay stores them"
         core.must(dtypes == right_ones, f"{what} has {dtypes}; it must have {right_ones}")
 
 
@@ -182,14 +184,14 @@ def _kinds(state: State) -> dict[str, str]:
 
 def _arguments_are_left_alone(core: _Core) -> None:
     x, state = core.features(faults.STEPS), core.after(2)
-    for want_trace in (True, False):
-        what = f"a call with want_trace={want_trace}"
-        core.unwritten(what, {"input": x, "state": state}, partial(core, x, state, want_trace))
+    for want_memory in (True, False):
+        what = f"a call with want_memory={want_memory}"
+        core.unwritten(what, {"input": x, "state": state}, partial(core, x, state, want_memory))
     core.unwritten("cache", {"state": state}, lambda: core.cache(state))
     count = min(faults.STEPS, core.window)
     rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, faults.STEPS)
     given = {"rows": rows, "valid": valid, "episode_step": steps}
-    core.unwritten("state_from_trace", given, lambda: core.state_from_trace(rows, valid, steps))
+    core.unwritten("state_from_memory", given, lambda: core.state_from_memory(rows, valid, steps))
 
 
 def _fresh_start(core: _Core) -> None:
@@ -206,7 +208,7 @@ def _reset(core: _Core) -> None:
     state = core.after(faults.STEPS)
     first = torch.arange(core.batch) % 2 == 0
     carried = core.output(x, state)
-    mixed = core.output(x, reset_rows(state, core.initial_state(), first))
+    mixed = core.output(x, reset_states(state, core.initial_state(), first))
     core.same("the outputs of a batch row that was reset and of a fresh one", mixed[first], fresh[first])
     core.same("the outputs of a row beside one that was reset and without", mixed[~first], carried[~first])
 
@@ -271,7 +273,7 @@ def _long_parity(core: _Core) -> None:
 
 @torch.no_grad()
 def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> None:
-    """After so many steps each, of trace rows as they are and as replay stores them."""
+    """After so many steps each, of stored memory as they are and as replay stores them."""
     stored_as = ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in core.stored_as.values()}))
     x, probe = core.features(max(counts), batch), core.features(3, batch)
     state, rows = core.initial_state(batch), core.no_rows(batch)
@@ -291,7 +293,7 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
             ("", rows, core.tolerance),
             (f" of {stored_as} rows", core.stored(rows), max(core.tolerance, STORED_TOLERANCE)),
         ):
-            made = core.output(probe, core.state_from_trace(given, valid, at))
+            made = core.output(probe, core.state_from_memory(given, valid, at))
             what = f"the output after the state that {steps} steps left, carried and made anew{made_of},"
             core.same(what, made, carried, tolerance)
 
@@ -309,14 +311,14 @@ def _invalid_rows(core: _Core) -> None:
         for name, leaf in clean.items():
             last = valid[:, window - leaf.shape[1] :]
             rows[name] = leaf.masked_fill(~last.view(*last.shape, *[1] * (leaf.dim() - 2)), junk)
-        outputs.append(core.output(probe, core.state_from_trace(rows, valid, steps)))
+        outputs.append(core.output(probe, core.state_from_memory(rows, valid, steps)))
         core.same(f"the output with 0 and with {junk:g} in them", outputs[-1], outputs[0])
     fresh = core.output(probe[:1], core.initial_state(1))
     core.same("the output without any valid row and a fresh one", outputs[0][:1], fresh)
 
 
 def _padding(core: _Core) -> None:
-    is_real = first_rows(2 + torch.arange(core.batch) % (faults.STEPS - 1), faults.STEPS)
+    is_real = length_mask(2 + torch.arange(core.batch) % (faults.STEPS - 1), faults.STEPS)
     x = core.features(faults.STEPS)
     mask = is_real.view(*is_real.shape, *[1] * (x.dim() - 2))
     results: list[Sequence[Tensor]] = []
@@ -346,11 +348,11 @@ def _parameters_are_followed(core: _Core) -> None:
 
 
 def _all_valid(batch: int, rows: int, steps: int) -> tuple[Tensor, Tensor]:
-    """`valid` and `episode_step` of `state_from_trace` after so many steps, with no row too many."""
+    """`valid` and `episode_step` of `state_from_memory` after so many steps, with no row too many."""
     return torch.ones(batch, rows, dtype=torch.bool), torch.full((batch,), steps)
 
 
-_CARRIED = "the state made of stored trace rows is the carried one"
+_CARRIED = "the state made of stored stored memory is the carried one"
 _RESET = "a reset equals a fresh start"
 _PROMISES: Final = (
     (faults.SHAPES, _shapes_and_dtypes, True),
@@ -360,10 +362,10 @@ _PROMISES: Final = (
     (_RESET, _reset, False),
     ("causality", _causality, False),
     ("any split into calls is the same function", _chunks, False),
-    ("want_trace changes no output", _trace_is_wanted, True),
+    ("want_memory changes no output", _trace_is_wanted, True),
     ("a cache changes no output", _cache, True),
     (_CARRIED, _parity, True),
-    ("junk in invalid trace rows changes nothing", _invalid_rows, True),
+    ("junk in invalid stored memory changes nothing", _invalid_rows, True),
     ("junk in padding changes nothing", _padding, True),
     (_CARRIED, _long_parity, False),
     ("a gradient reaches its parameters and its input", _gradient_arrives, False),

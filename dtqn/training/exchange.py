@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from dtqn.acting.rows import Episodes, Rows
+from dtqn.acting.timesteps import Episodes, Timesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.replay_fields import Schema, named, rows_of
@@ -74,7 +74,7 @@ class Exchange:
         """Sets of parameters, in the order of the network's."""
 
     def write(
-        self, tick: int, copies: slice, rows: Rows[np.ndarray], ended: np.ndarray, episodes: Episodes
+        self, tick: int, copies: slice, rows: Timesteps[np.ndarray], ended: np.ndarray, episodes: Episodes
     ) -> None:
         """Put the rows of some copies in their place of a tick.
 
@@ -89,7 +89,7 @@ class Exchange:
             place[:] = 0  # what an earlier tick left would be saved, though nobody reads it
             place[ended] = of_ended
 
-    def read(self, tick: int) -> tuple[Rows[np.ndarray], Episodes]:
+    def read(self, tick: int) -> tuple[Timesteps[np.ndarray], Episodes]:
         """The rows [N, ...] of a tick, as they lie there, and the episodes that it ended."""
         ended = self.ended(tick)
         rows = rows_of({name: array[tick] for name, array in self._rows.items()})

@@ -24,7 +24,7 @@ def prepare() -> None:
     glibc hands blocks above 128 KiB back to the system when they are freed, so that every update of a small
     network pays hundreds of page faults for the same arrays again: a quarter of its time, measured on Linux.
     """
-    import torch  # only here, as many trainings at once are looked after without it
+    import torch  # only here, as many runs at once are looked after without it
 
     torch.set_num_threads(1)
     torch.backends.cudnn.deterministic = True

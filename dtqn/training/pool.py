@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from dtqn.acting.actor import Actor
-from dtqn.acting.rows import Episodes, Rows
+from dtqn.acting.timesteps import Episodes, Timesteps
 from dtqn.choices.actor import Processes, RayActors
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
@@ -138,7 +138,7 @@ class WorkerPool:
             self.close()
             raise
 
-    def tick(self) -> tuple[Rows[np.ndarray], Episodes]:
+    def tick(self) -> tuple[Timesteps[np.ndarray], Episodes]:
         """The next tick's rows [N, ...] of every copy, read before the next call; episodes that ended there.
 
         Raises:

@@ -70,14 +70,14 @@ _LARGE = float(np.finfo(np.float16).max) / 10
 
 def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
     """Say which part of the observations is too large for memory that is stored in float16."""
-    if config.replay.trace_dtype != "float16" or config.network.core.trace_window == 0:
+    if config.replay.memory_dtype != "float16" or config.network.core.memory_window == 0:
         return
     space: Any = task_spec(config).observation_space
     for key, number in largest.items():
         part = space[key] if key else space
         if isinstance(part, spaces.Box) and number / divisor(part) > _LARGE:
             told = f"env is {config.env}: its {part_name(key)} reached {number:.3g} in a trial, and memory is"
-            right = "scale it to -1 to 1 or so, or give --replay.trace-dtype float32"
+            right = "scale it to -1 to 1 or so, or give --replay.memory-dtype float32"
             print(f"{told} stored in float16, which ends at 65504: {right}", file=sys.stderr)
 
 

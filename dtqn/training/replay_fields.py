@@ -1,6 +1,6 @@
 """The schema of a row: what replay stores of a step, and how sampled rows become the learner's tensors.
 
-`Rows` (`dtqn.acting.rows`) is its one list of names. Filled with arrays it is what an actor hands out at a
+`Rows` (`dtqn.acting.timesteps`) is its one list of names. Filled with arrays it is what an actor hands out at a
 tick, filled with `Field`s it is what replay is made with, filled with names it is `NAMES`.
 """
 
@@ -14,20 +14,20 @@ import gymnasium
 import numpy as np
 import torch
 
-from dtqn.acting.rows import FACTS, Leaf, Rows
+from dtqn.acting.timesteps import FACTS, Leaf, Timesteps
 from dtqn.shapes import send
 from dtqn.types import (
-    FreshTrace,
+    FreshMemory,
+    MemorySpec,
     Sequences,
     StepInputs,
-    TraceSpec,
     named_parts,
     observation_of,
 )
 from envs.checks import categories
 from replay import Field, SequenceBatch
 
-NAMES: Rows[str] = Rows._make(Rows._fields)
+NAMES: Timesteps[str] = Timesteps._make(Timesteps._fields)
 """The name of each single array of a row in replay; observation and trace are several (`named`)."""
 _TRACE = "trace/"
 """The beginning of the names of a trace's fields."""
@@ -52,36 +52,36 @@ MEMORIES = {
 """`replay.memory` -> what it stands for."""
 
 
-def named(rows: Rows[Leaf]) -> dict[str, Leaf]:
+def named(rows: Timesteps[Leaf]) -> dict[str, Leaf]:
     """The parts of `rows` under the names that they are stored by.
 
     Those of a Dict observation are `observation/<key>`, those of the trace `trace/<field>`.
     """
-    single = {name: part for name, part in rows._asdict().items() if name not in ("observation", "trace")}
-    trace = {f"{_TRACE}{name}": part for name, part in rows.trace.items()}
+    single = {name: part for name, part in rows._asdict().items() if name not in ("observation", "memory")}
+    trace = {f"{_TRACE}{name}": part for name, part in rows.memory.items()}
     return {**named_parts(rows.observation), **single, **trace}
 
 
-def rows_of(parts: Mapping[str, Leaf]) -> Rows[Leaf]:
+def rows_of(parts: Mapping[str, Leaf]) -> Timesteps[Leaf]:
     """The rows whose parts have these names: the inverse of `named`."""
-    single = {name: parts[name] for name in Rows._fields if name not in ("observation", "trace")}
+    single = {name: parts[name] for name in Timesteps._fields if name not in ("observation", "memory")}
     trace = {name.removeprefix(_TRACE): part for name, part in parts.items() if name.startswith(_TRACE)}
-    return Rows(observation=observation_of(parts), trace=trace, **single)
+    return Timesteps(observation=observation_of(parts), memory=trace, **single)
 
 
 def row_fields(
     observation_space: gymnasium.Space,
     action_space: gymnasium.Space,
-    trace_spec: Mapping[str, TraceSpec],
-    trace_dtype: str,
-) -> Rows[Field]:
-    """How each part of a row is stored; floats of the trace in `trace_dtype` where the network names none."""
+    memory_spec: Mapping[str, MemorySpec],
+    memory_dtype: str,
+) -> Timesteps[Field]:
+    """How each part of a row is stored; floats of the trace in `memory_dtype` where the network names none."""
 
     def of_space(space: gymnasium.Space) -> Field:
         return Field(space.shape or (), smallest_dtype(space), "rows")
 
     flag = Field((), np.dtype(np.bool_), "rows")
-    return Rows(
+    return Timesteps(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
             if isinstance(observation_space, gymnasium.spaces.Dict)
@@ -94,9 +94,9 @@ def row_fields(
         last=flag,
         **{name: Field((), dtype, "rows") for name, dtype in FACTS.items()},
         version=Field((), np.dtype(np.int32), "stored"),
-        trace={
-            name: Field(spec.shape, spec.dtype or np.dtype(trace_dtype), "trace", spec.window)
-            for name, spec in trace_spec.items()
+        memory={
+            name: Field(spec.shape, spec.dtype or np.dtype(memory_dtype), "trace", spec.window)
+            for name, spec in memory_spec.items()
         },
     )
 
@@ -114,10 +114,10 @@ def smallest_dtype(space: gymnasium.Space) -> np.dtype:
 class Schema:
     """Rows as one run stores them at every step, and back."""
 
-    def __init__(self, rows: Rows[Field], memory: Memory, device: torch.device) -> None:
+    def __init__(self, rows: Timesteps[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
         self.rows, self.memory, self.device = rows, memory, device
-        window = max((field.window for field in rows.trace.values()), default=0)
+        window = max((field.window for field in rows.memory.values()), default=0)
         version = rows.version
         if memory.is_refreshed and window:
             version = replace(version, block="trace", window=window)
@@ -126,11 +126,11 @@ class Schema:
         self.input_names = [*named_parts(rows.observation), *(NAMES.prev_action, NAMES.reward, NAMES.first)]
         """The fields that a network reads at each step."""
 
-    def stored(self, rows: Rows[np.ndarray]) -> dict[str, np.ndarray]:
+    def stored(self, rows: Timesteps[np.ndarray]) -> dict[str, np.ndarray]:
         """The part of an actor's tick that replay appends."""
         return {**named(rows), self.memory.version: rows.version}
 
-    def refreshed(self, trace: FreshTrace, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
+    def refreshed(self, trace: FreshMemory, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
         """The fields that replay overwrites with the memory made by the parameters of learner step `version`.
 
         A row is as fresh as the oldest memory that its sequence started from.
@@ -151,27 +151,29 @@ class Schema:
         """A sampled batch as the learner reads it; `novel_share` is asked for by a reward that is centred."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
-        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.trace}
+        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.memory}
         burn_in_facts, learn_facts = (
             {name: self._tensor(rows[name]) for name in FACTS} for rows in (batch.burn_in, batch.learn)
         )
         return Sequences(
-            trace={
+            memory={
                 name: self._tensor(rows[:, max(0, rows.shape[1] - kept) :]) for name, rows in memory.items()
             },
-            trace_valid=self._tensor(valid),
+            memory_valid=self._tensor(valid),
             episode_step=self._tensor(batch.episode_step),
             burn_in=self.inputs(batch.burn_in),
-            burn_in_rows=self._tensor(batch.burn_in_rows),
+            burn_in_timesteps=self._tensor(batch.burn_in_timesteps),
             learn=self.inputs(batch.learn),
             discount=self._tensor(batch.learn[NAMES.discount]).float(),
-            learn_rows=self._tensor(batch.learn_rows),
+            learn_timesteps=self._tensor(batch.learn_timesteps),
             learned_steps=self._tensor(batch.learned_steps),
             importance_weights=self._tensor(importance_weights),
             burn_in_facts=burn_in_facts,
             learn_facts=learn_facts,
             novel_share=(
-                None if novel_share is None else self._tensor(np.full(len(batch.learn_rows), novel_share))
+                None
+                if novel_share is None
+                else self._tensor(np.full(len(batch.learn_timesteps), novel_share))
             ),
         )
 

@@ -31,7 +31,7 @@ from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
-from dtqn.networks.q_network import QNetwork, trace_window
+from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
 from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
 from dtqn.training.staleness import Staleness
@@ -111,12 +111,12 @@ def check_own(config: Config) -> None:
             testing.check_encoder(builder.make_encoder, network, space, actions, name, silent)
         if network.core.is_own:
             name = f"network.core is {network.core.name}: it"
-            testing.check_core(builder.make_core, network, name, config.replay.trace_dtype, silent)
+            testing.check_core(builder.make_core, network, name, config.replay.memory_dtype, silent)
     except testing.ContractError as error:
         raise ConfigError(str(error)) from None
     if network.core.is_own:
         made = make_network(config)
-        if misfit := next(config.replay.memory_misfits(config, trace_window(made)), None):
+        if misfit := next(config.replay.memory_misfits(config, memory_window(made)), None):
             raise MisfitError(misfit)
 
 
@@ -134,7 +134,7 @@ def make_schema(config: Config, network: QNetwork) -> Schema:
     """What replay keeps of each row."""
     task = task_spec(config)
     rows = row_fields(
-        task.observation_space, task.action_space, network.trace_spec(), config.replay.trace_dtype
+        task.observation_space, task.action_space, network.memory_spec(), config.replay.memory_dtype
     )
     return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
 
@@ -159,7 +159,7 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
     if config.learner.batches.from_replay:
         return layout, config.replay.capacity
     window = max(field.window for field in fields.values())
-    rows = window + layout.burn_in_length + layout.max_learn_rows
+    rows = window + layout.burn_in_length + layout.max_learn_timesteps
     return layout, (rows + 1) * config.actor.num_envs
 
 
@@ -192,13 +192,13 @@ def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Ge
 def make_learner(config: Config, network: QNetwork) -> Learner:
     """The run's learner; it trains the parameters of `network` in place."""
     layout, memory = sequence_layout(config), MEMORIES[config.replay.memory]
-    window = trace_window(network)
-    most = BlockSizes(window if memory.is_read else 0, layout.burn_in_length, layout.max_learn_rows)
+    window = memory_window(network)
+    most = BlockSizes(window if memory.is_read else 0, layout.burn_in_length, layout.max_learn_timesteps)
     return Learner(
         network,
         config=config.learner,
         learn_burn_in=config.replay.learn_burn_in,
-        want_trace=memory.is_refreshed and window > 0,
+        want_memory=memory.is_refreshed and window > 0,
         threads=config.num_threads,
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
         capture=capture_of(config, Padded(most)),

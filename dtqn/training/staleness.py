@@ -13,7 +13,7 @@ from dtqn.learning.batches import take
 from dtqn.learning.discrepancy import discrepancy
 from dtqn.learning.learner import Learner
 from dtqn.training.replay_fields import NAMES, Schema
-from dtqn.types import Sequences, StepInputs, first_rows
+from dtqn.types import Sequences, StepInputs, length_mask
 from replay import SequenceReplay
 
 SEQUENCES = 8
@@ -56,11 +56,11 @@ class Staleness:
         read = self._learner.learned(self._schema.sequences(sampled, info.importance_weights))
         batch = take(read, available.to(self._schema.device))
         start = batch.episode_step.cpu().numpy()
-        anchor = start + batch.burn_in_rows.cpu().numpy()
+        anchor = start + batch.burn_in_timesteps.cpu().numpy()
         row = np.arange(prefix.rows[version].shape[1])
         end = anchor + batch.learned_steps.cpu().numpy()
         learned = (row >= anchor[:, None]) & (row < end[:, None])
-        oldest = start - batch.trace_valid.sum(dim=1).cpu().numpy()
+        oldest = start - batch.memory_valid.sum(dim=1).cpu().numpy()
         remembered = (row < start[:, None]) & (row >= oldest[:, None])
         age = self._learner.learner_steps - prefix.rows[version]
         memory_age = self._learner.learner_steps - prefix.rows[memory_version]
@@ -68,7 +68,7 @@ class Staleness:
             "replay/parameter_age": float(age[learned].mean()),
             "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
         }
-        if self._schema.rows.trace:  # a state is carried to the middle of an episode
+        if self._schema.rows.memory:  # a state is carried to the middle of an episode
             measured["replay/delta_q_share"] = float((start > 0).mean())
             chosen = self._affordable(np.flatnonzero(start > 0), end)
             if len(chosen):
@@ -101,7 +101,7 @@ class Staleness:
         taken = take(batch, members)
         found = discrepancy(self._learner.online, taken, rows, CHUNK_ROWS)
         first, last = found.delta_q(taken.learned_steps)
-        differs, lost = found.greedy_actions(first_rows(taken.learned_steps, found.stored.shape[1]))
+        differs, lost = found.greedy_actions(length_mask(taken.learned_steps, found.stored.shape[1]))
         return {
             "replay/delta_q_first": float(first.mean()),
             "replay/delta_q_last": float(last.mean()),

@@ -17,7 +17,7 @@ import torch
 import envs
 from dtqn.acting.evaluation import film
 from dtqn.acting.novelty import NovelShare
-from dtqn.acting.rows import FACTS, Episodes
+from dtqn.acting.timesteps import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
@@ -26,7 +26,7 @@ from dtqn.training.evaluator import Evaluator
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
-from dtqn.types import NonFiniteError, first_rows, observation_of
+from dtqn.types import NonFiniteError, length_mask, observation_of
 from envs.checks import ObservationCheck
 from replay import SampleInfo, SequenceBatch
 
@@ -134,7 +134,7 @@ class Trainer:
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
         names = (NAMES.reward, NAMES.discount, *FACTS)
-        rows, counts, learned = self.replay.learn_rows(ids, names)
+        rows, counts, learned = self.replay.learn_timesteps(ids, names)
         told = {name: torch.from_numpy(rows[name]) for name in names}
         if not told["q_max"].isfinite().all():
             raise NonFiniteError(
@@ -143,7 +143,7 @@ class Trainer:
             )
         share = torch.full((len(ids),), self.novel_share.value, dtype=torch.float64)
         td_error = self.learner.objective.first_td_errors(told, share, torch.from_numpy(counts))
-        mask = first_rows(torch.from_numpy(learned), td_error.shape[1])
+        mask = length_mask(torch.from_numpy(learned), td_error.shape[1])
         priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():
             raise NonFiniteError(
@@ -176,7 +176,7 @@ class Trainer:
             self._updates_summed += 1
             if self.updates.reads_priorities:
                 self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
-        if (trace := update.trace) is not None:
+        if (trace := update.memory) is not None:
             sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
             # The pass that left the trace was made by the parameters before this update.
             fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)

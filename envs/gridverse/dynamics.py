@@ -24,7 +24,7 @@ from envs.gridverse.render import render_state
 from envs.gridverse.representations import Representation
 from envs.gridverse.state import Bytes, Places, State, from_arrays, put, take, to_arrays
 from envs.gridverse.world import Engine, WorldSpec
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 
 class GridverseDynamics(FieldDynamics):
@@ -95,7 +95,7 @@ class EngineDynamics(GridverseDynamics):
     def start(self, num: int, rng: Rng) -> None:
         self._state = self._engine.reset(num, rng)
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self._state = put(self._state, rows, self._engine.reset(len(rows), rng))
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
@@ -213,7 +213,7 @@ class TableDynamics(GridverseDynamics):
         self._tables = self._initial  # layouts that were put in by hand are not needed any longer
         self._now = self._initial_states[rng.integers(len(self._initial_states), size=num)]
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self._now[rows] = self._initial_states[rng.integers(len(self._initial_states), size=len(rows))]
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:

@@ -18,7 +18,7 @@ from envs.gridverse import codes
 from envs.gridverse.dynamics import GridverseDynamics
 from envs.gridverse.state import State, from_arrays
 from envs.gridverse.world import WorldSpec
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 INSTALL: Final = (
     "pip install more-itertools schema typing-extensions &&"
@@ -118,7 +118,7 @@ class PackageDynamics(GridverseDynamics):
     def start(self, num: int, rng: Rng) -> None:
         self._states = [self._reset(rng) for _ in range(num)]
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         for row in rows:
             self._states[row] = self._reset(rng)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.fields import Field, FieldDynamics
-from envs.vector import Arrays, Copies, Flags, Rewards, Rng
+from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 Draw = Callable[[int, int], NDArray[np.uint8]]
 """The picture of a state and the observation last shown."""
@@ -104,7 +104,7 @@ class PomdpDynamics(FieldDynamics):
             Field("observation", (), np.int64, 0, self._first_symbol, self._first_symbol),
         )
 
-    def restart(self, rows: Copies, rng: Rng) -> None:
+    def restart(self, rows: EnvIds, rng: Rng) -> None:
         self.state[rows] = self._start.draw(np.zeros(len(rows), np.intp), rng.random(len(rows)))
         self.observation[rows] = self._first_symbol
 

@@ -12,7 +12,7 @@ from torch import nn
 from dtqn import shapes
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts
-from dtqn.acting.rows import Episodes
+from dtqn.acting.timesteps import Episodes
 from dtqn.graphs import WARM_UP_CALLS, Captured, Held
 from dtqn.training.replay_fields import named
 from dtqn.training.setup import make_exploration

@@ -9,8 +9,8 @@ import torch
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import _uniform, play, play_by
 from dtqn.acting.exploration import RandomActions
-from dtqn.acting.rows import VectorRows
-from dtqn.types import StepInputs, reset_rows
+from dtqn.acting.timesteps import VectorTimesteps
+from dtqn.types import StepInputs, reset_states
 from tests.cases import make
 from tests.toy import OBSERVATION_SPACE, ToyVectorEnv, episode
 
@@ -125,13 +125,13 @@ def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float |
     finally:
         handle.remove()
     assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
-    rows = VectorRows(whole)
+    rows = VectorTimesteps(whole)
     initial = state = NETWORK.initial_state(copies)
     again, at_random = chance(), []
     with torch.no_grad():
         for _ in sizes:
             inputs = rows.inputs(torch.device("cpu"), torch.float32)
-            output, state, _ = NETWORK(inputs, reset_rows(state, initial, inputs.first[:, 0]))
+            output, state, _ = NETWORK(inputs, reset_states(state, initial, inputs.first[:, 0]))
             action = greedy = output.q[:, 0].argmax(dim=-1).numpy()
             if again is not None:
                 drawn = again.generator.integers(3, size=copies)

@@ -18,7 +18,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 import envs
-from dtqn.acting.rows import VectorRows
+from dtqn.acting.timesteps import VectorTimesteps
 from envs.registry import gymnasium_env
 from tests.reference.ledger import Entry, Ledger, total
 
@@ -133,11 +133,11 @@ class Recorder(VectorWrapper):
         self.env.set_state(state)  # type: ignore[attr-defined]
 
 
-def make(case: Case, seed: int) -> VectorRows:
-    return VectorRows(Recorder(envs.make_vector(case.id, case.copies, seed, **case.options)))
+def make(case: Case, seed: int) -> VectorTimesteps:
+    return VectorTimesteps(Recorder(envs.make_vector(case.id, case.copies, seed, **case.options)))
 
 
-def assert_counts(rows: VectorRows, ledger: Ledger) -> None:
+def assert_counts(rows: VectorTimesteps, ledger: Ledger) -> None:
     """The reader of the rows and the task below any wrappers keep the same count of the open episodes."""
     assert rows.episode_return.tolist() == ledger.returns()
     assert rows.length.tolist() == ledger.lengths()

@@ -1,4 +1,4 @@
-"""Comparisons of a small program that behaves like a training, and one of real trainings."""
+"""Comparisons of a small program that behaves like a training, and one of real runs."""
 
 import io
 import json

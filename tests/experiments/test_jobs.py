@@ -1,4 +1,4 @@
-"""Pools of a small program that behaves like a training; real trainings are run by test_compare.py."""
+"""Pools of a small program that behaves like a training; real runs are run by test_compare.py."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Suites: their files, and comparisons by a program that behaves like a training and by real trainings."""
+"""Suites: their files, and comparisons by a program that behaves like a training and by real runs."""
 
 import json
 import os

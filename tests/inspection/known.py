@@ -26,7 +26,7 @@ class KnownNetwork(nn.Module):
         return self.scale.new_zeros(batch, 2, 2)
 
     def forward(
-        self, inputs: StepInputs, state: Tensor, want_trace: bool = True
+        self, inputs: StepInputs, state: Tensor, want_memory: bool = True
     ) -> tuple[QOutput, Tensor, dict]:
         rows = torch.cat([state, self.encoder(inputs)], dim=1)
         x, y = rows[..., 0], rows[..., 1]

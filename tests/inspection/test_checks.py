@@ -79,21 +79,21 @@ def test_all_that_can_be_compared_is(agent: str) -> None:
 DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
     "the learner's stored rows are those of one step before": (
         Schema, "sequences", "gtrxl", "learning",
-        lambda batch, *given: batch._replace(trace={name: x.roll(1, 1) for name, x in batch.trace.items()})),
+        lambda batch, *given: batch._replace(memory={name: x.roll(1, 1) for name, x in batch.memory.items()})),
     "the learner's memory is dropped": (
         Schema, "sequences", "gru", "learning",
-        lambda batch, *given: batch._replace(trace_valid=torch.zeros_like(batch.trace_valid))),
+        lambda batch, *given: batch._replace(memory_valid=torch.zeros_like(batch.memory_valid))),
     "a layer of the learner's memory is zero": (
         Schema, "sequences", "gtrxl", "learning",
-        lambda batch, *given: [x[:, :, -1].zero_() for x in batch.trace.values()] and batch),
+        lambda batch, *given: [x[:, :, -1].zero_() for x in batch.memory.values()] and batch),
     "burn-in is dropped": (
         Schema, "sequences", "gtrxl", "learning",
-        lambda batch, *given: batch._replace(burn_in_rows=torch.zeros_like(batch.burn_in_rows))),
+        lambda batch, *given: batch._replace(burn_in_timesteps=torch.zeros_like(batch.burn_in_timesteps))),
     "positions of the learner": (
         GTrXL, "_make_packed_call", "gtrxl", "learning",
         lambda call, *given: call._replace(positions=call.positions.roll(1, 0))),
     "the actor never resets": (
-        actor, "reset_rows", "lstm", "reset", lambda reset, state, *given: state),
+        actor, "reset_states", "lstm", "reset", lambda reset, state, *given: state),
     "copies are swapped": (
         Actor, "_step", "gtrxl", "parity", lambda found, *given: (found[0].roll(1, 0), *found[1:])),
     "the actor has not been published to": (
@@ -134,7 +134,7 @@ def too_large_for_float16(network: Any) -> None:
 
 def test_memory_that_float16_does_not_hold_is_named() -> None:
     assert "learning" in broken(config_of("mingru"), too_large_for_float16)
-    kept = {"replay.trace_dtype": "float32"}
+    kept = {"replay.memory_dtype": "float32"}
     assert broken(config_of("mingru", **kept), too_large_for_float16) == set()
 
 

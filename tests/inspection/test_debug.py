@@ -107,7 +107,7 @@ def test_a_cue_in_sight_is_not_remembered() -> None:
 class Memoryless(known.KnownNetwork):
     """Q_t(a) = a x_t."""
 
-    def forward(self, inputs: Any, state: Any, want_trace: bool = True) -> Any:
+    def forward(self, inputs: Any, state: Any, want_memory: bool = True) -> Any:
         x = self.encoder(inputs)[..., :1]
         return QOutput(self.scale * x * torch.arange(known.ACTIONS)), state, {}
 

@@ -65,7 +65,7 @@ def make_batch(
     dtype: torch.dtype = torch.float64,
 ) -> Sequences:
     """A batch of these shapes; with `junk`, its padding is other, and its free numbers are `junk`."""
-    spec = network.trace_spec()
+    spec = network.memory_spec()
     window = min(max((f.window for f in spec.values()), default=0), max(s.memory for s in shapes))
     memory, burned, learn = (torch.tensor([s[i] for s in shapes]) for i in range(3))
     memory = memory.clamp(max=window)
@@ -101,14 +101,14 @@ def make_batch(
         return is_novel ^ (padding & (junk is not None))
 
     return Sequences(
-        trace=trace,
-        trace_valid=valid,
+        memory=trace,
+        memory_valid=valid,
         episode_step=memory.clone(),
         burn_in=burn_in._replace(reward=burn_in.reward.to(dtype)),
-        burn_in_rows=burned,
+        burn_in_timesteps=burned,
         learn=rows._replace(reward=rows.reward.to(dtype)),
         discount=discount,
-        learn_rows=learn,
+        learn_timesteps=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         burn_in_facts={"novel": novel(burned)},

@@ -16,7 +16,7 @@ def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = Fal
     """`whole`: learn the burn-in rows too; `given` are other arguments of the learner."""
     usual: dict[str, Any] = {
         "learn_burn_in": whole,
-        "want_trace": False,
+        "want_memory": False,
         "threads": 1,
         "seed": 0,
     }

@@ -22,7 +22,7 @@ def stored_episode(
         *(x.expand(len(anchors), *x.shape[1:]) for x in inputs("box", 1, max(anchors) + rows))
     )
     _, _, trace = network(episode, network.initial_state(len(anchors)))
-    window = network.trace_spec()["memory"].window
+    window = network.memory_spec()["memory"].window
     held = torch.zeros_like(trace.memory[:, :window])
     valid = torch.zeros(len(anchors), window, dtype=torch.bool)
 
@@ -37,14 +37,14 @@ def stored_episode(
     learn = StepInputs(*map(torch.stack, zip(*(cut(a, a + rows) for a in anchors), strict=True)))
     count = len(anchors)
     batch = Sequences(
-        trace={"memory": held.detach()},
-        trace_valid=valid,
+        memory={"memory": held.detach()},
+        memory_valid=valid,
         episode_step=torch.tensor(anchors) - burn_in,
         burn_in=StepInputs(*map(torch.stack, zip(*(cut(a - burn_in, a) for a in anchors), strict=True))),
-        burn_in_rows=torch.full((count,), burn_in),
+        burn_in_timesteps=torch.full((count,), burn_in),
         learn=learn,
         discount=torch.ones(count, rows),
-        learn_rows=torch.full((count,), rows),
+        learn_timesteps=torch.full((count,), rows),
         learned_steps=torch.full((count,), rows - 1),
         importance_weights=torch.ones(count),
     )
@@ -76,7 +76,7 @@ def test_discrepancy(burn_in: int, chunk_rows: int) -> None:
     assert not differs.any() and lost.tolist() == [0.0] * 12
 
     randomise(network, seed=26, scale=0.5)
-    batch = batch._replace(trace={"memory": -3 * batch.trace["memory"]})
+    batch = batch._replace(memory={"memory": -3 * batch.memory["memory"]})
     q = network(episode, network.initial_state(3))[0].q
     found = measure()
     at_first, at_last = found.delta_q(batch.learned_steps)

@@ -86,7 +86,7 @@ def of(case: dict[str, Any], device: str = "cpu", **given: Any) -> tuple[Learner
             "max_grad_norm": 0.5,
         }
     )
-    learner = learners.make_learner(make(space, **settings).to(device), config, want_trace=True, **given)
+    learner = learners.make_learner(make(space, **settings).to(device), config, want_memory=True, **given)
     randomise(learner.target, seed=9, scale=0.1)
     return learner, space
 
@@ -111,7 +111,7 @@ def assert_the_same(one: Any, other: Any) -> None:
 
 
 def compare(plain: Learner, padded: Learner, space: str) -> None:
-    """The same updates, trace rows included."""
+    """The same updates, stored memory included."""
     device = next(padded.online.parameters()).device
     for batch in batches_of(plain.online, space):
         expected = plain.update(batch)
@@ -120,9 +120,9 @@ def compare(plain: Learner, padded: Learner, space: str) -> None:
         assert_the_same(found.priorities, expected.priorities)
         assert_the_same(found.metrics, expected.metrics)
         assert_the_same(everything(padded), everything(plain))
-        assert (found.trace is None) == (expected.trace is None)
-        if expected.trace is not None and found.trace is not None:
-            mine, its = (map_tree(Tensor.cpu, trace) for trace in (found.trace, expected.trace))
+        assert (found.memory is None) == (expected.memory is None)
+        if expected.memory is not None and found.memory is not None:
+            mine, its = (map_tree(Tensor.cpu, trace) for trace in (found.memory, expected.memory))
             order, other = (np.lexsort((x.offset, x.sequence)) for x in (mine, its))
             assert_the_same(mine.offset[order], its.offset[other])
             for name, rows in its.rows.items():

@@ -144,25 +144,25 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     ids=str,
 )
 def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
-    """Row by row, of every real row of burn-in and learn block, by the parameters before the update."""
+    """Row by row, of every real row of burn-in and learned segment, by the parameters before the update."""
     config = learner_config(returns="n_step", n_step=N_STEP)
-    learner = learners.make_learner(make("box", **network), config, threads=threads, want_trace=True)
+    learner = learners.make_learner(make("box", **network), config, threads=threads, want_memory=True)
     batch = make_batch(learner.online, "box")
     expected = {}
     for b in range(len(SHAPES)):
         for offset, rows in twin.trace_rows(learner.online, batch, b).items():
             expected[b, offset] = rows
-    trace = learner.update(batch).trace
+    trace = learner.update(batch).memory
     assert trace is not None
     places = list(zip(trace.sequence.tolist(), trace.offset.tolist(), strict=True))
     assert sorted(places) == sorted(expected)
     for i, place in enumerate(places):
         for name, rows in trace.rows.items():
             torch.testing.assert_close(rows[i], expected[place][name], rtol=0, atol=1e-9)
-    assert set(trace.rows) == set(learner.online.trace_spec())
+    assert set(trace.rows) == set(learner.online.memory_spec())
     assert not any(rows.requires_grad for rows in trace.rows.values())
-    assert learner.update(poisoned(batch, float("nan"))).trace is None
-    assert make_learner(**network).update(batch).trace is None
+    assert learner.update(poisoned(batch, float("nan"))).memory is None
+    assert make_learner(**network).update(batch).memory is None
 
 
 def test_metrics_are_of_the_learned_steps() -> None:
@@ -230,7 +230,7 @@ def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) 
 def test_no_gradient_enters_burn_in_or_memory() -> None:
     learner = make_learner()
     batch = make_batch(learner.online, "box")
-    blocks = [batch.burn_in.observation, *batch.trace.values(), batch.learn.observation]
+    blocks = [batch.burn_in.observation, *batch.memory.values(), batch.learn.observation]
     for block in blocks:
         block.requires_grad_()
     td_error, mask, *_ = errors_of(learner, batch)

@@ -29,9 +29,9 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
     )
     count = torch.tensor([4])
     return Sequences(
-        trace={}, trace_valid=torch.zeros(1, 0), episode_step=0 * count,
-        burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_rows=0 * count,
-        learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_rows=count,
+        memory={}, memory_valid=torch.zeros(1, 0), episode_step=0 * count,
+        burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_timesteps=0 * count,
+        learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_timesteps=count,
         learned_steps=count - 1, importance_weights=torch.ones(1),
         learn_facts={"q_max": torch.ones(1, rows), "q_taken": torch.tensor([[1.0, 1, 0, 1, *[1] * padding]])},
     )  # fmt: skip

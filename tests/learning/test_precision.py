@@ -35,7 +35,7 @@ def of(name: str, precision: str, **given: Any) -> tuple[Learner, Sequences]:
     settings = network_config(**(SMALL | sizes | NETWORKS[name]))
     network = randomise(networks.build(settings, SPACES["multi_discrete"], NUM_ACTIONS), scale=0.02)
     config = learner_config(**({"n_step": N_STEP, "gamma": 0.9, "precision": precision} | given))
-    learner = learners.make_learner(network, config, want_trace=True)
+    learner = learners.make_learner(network, config, want_memory=True)
     randomise(learner.target, seed=9, scale=0.02)
     return learner, make_batch(network, "multi_discrete", dtype=torch.float32)
 
@@ -99,7 +99,7 @@ class _Unrounded(nn.Module):
 @pytest.mark.parametrize("name", ["gtrxl", "lstm"])
 def test_the_fresh_trace_is_in_float32(name: str) -> None:
     learner, batch = of(name, "bfloat16")
-    fresh = learner.update(batch).trace
+    fresh = learner.update(batch).memory
     assert fresh is not None
     assert {x.dtype for x in fresh.rows.values()} == {torch.float32}
 

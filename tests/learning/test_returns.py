@@ -60,7 +60,7 @@ def test_the_pair_is_the_papers() -> None:
     ],
 )
 def test_bootstrap_rows(rows: int, n: int, expected: list[int]) -> None:
-    assert returns.bootstrap_rows(torch.tensor([rows]), 5, n).tolist() == [expected]
+    assert returns.bootstrap_steps(torch.tensor([rows]), 5, n).tolist() == [expected]
 
 
 HAND = [

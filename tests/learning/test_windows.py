@@ -33,8 +33,8 @@ NETWORKS = {
 
 
 def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
-    """The real rows of sequence b [1, rows, ...], burn-in before the learn block, and their discounts."""
-    burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
+    """The real rows of sequence b [1, rows, ...], burn-in before the learned segment, and their discounts."""
+    burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
     rows = map_tree(lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], batch.burn_in, batch.learn)
     return rows, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
 
@@ -44,17 +44,17 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
     whole = whole_sequence(batch)
-    assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_rows.any()
+    assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_timesteps.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
-    for b in range(len(batch.learn_rows)):
+    for b in range(len(batch.learn_timesteps)):
         rows, discount = whole_rows(batch, b)
-        count = int(whole.learn_rows[b])
+        count = int(whole.learn_timesteps[b])
         assert count == rows.first.shape[1]
-        assert whole.learned_steps[b] == batch.burn_in_rows[b] + batch.learned_steps[b]
+        assert whole.learned_steps[b] == batch.burn_in_timesteps[b] + batch.learned_steps[b]
         for name, value in rows._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
-        burned, learned = int(batch.burn_in_rows[b]), int(batch.learn_rows[b])
+        burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
         novel = [x["novel"][b] for x in (batch.burn_in_facts, batch.learn_facts)]
         novel = [*novel[0][:burned].tolist(), *novel[1][:learned].tolist()]
         assert whole.learn_facts["novel"][b, :count].tolist() == novel
@@ -75,7 +75,7 @@ def original_update(
     The squared error's mean over all steps, gradients cut at norm 1, Adam with its usual constant.
     """
     errors = []
-    for b in range(len(batch.learn_rows)):
+    for b in range(len(batch.learn_timesteps)):
         rows, discount = whole_rows(batch, b)
         count = rows.first.shape[1] - 1
         q = windows_q(online, map_tree(lambda x: x[:, :count], rows))  # noqa: B023
@@ -111,7 +111,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         importance_weights=torch.ones(len(SHAPES), dtype=torch.float64)
     )
     zero_state = batch._replace(
-        trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
+        memory={name: x[:, :0] for name, x in batch.memory.items()}, memory_valid=batch.memory_valid[:, :0]
     )
     update = learner.update(zero_state)
     loss, norm, learned = original_update(online, learner.target, batch, double_q)
@@ -133,7 +133,7 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
     learner = make_learner(network, learner_config(**settings), whole=True)
     batch = make_batch(network, "box", (Shape(0, 0, 5),), learn_length=4)
     batch = batch._replace(
-        trace={name: x[:, :0] for name, x in batch.trace.items()}, trace_valid=batch.trace_valid[:, :0]
+        memory={name: x[:, :0] for name, x in batch.memory.items()}, memory_valid=batch.memory_valid[:, :0]
     )
 
     def q_values(rows: StepInputs) -> Tensor:
@@ -173,11 +173,11 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
     batch = trainer.learner.learned(trainer.schema.sequences(sampled, info.importance_weights))
-    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_rows)  # of the window's last row
+    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_timesteps)  # of the window's last row
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
-    assert torch.equal(batch.learn_rows, batch.learned_steps + 1)
+    assert torch.equal(batch.learn_timesteps, batch.learned_steps + 1)
     assert torch.equal(batch.episode_step, (step - 4).clamp(min=0))
-    assert batch.trace_valid.shape[1] == 0 or agent == "dtqn-paper"
+    assert batch.memory_valid.shape[1] == 0 or agent == "dtqn-paper"
     assert set(step.tolist()) >= set(range(12))
     metrics = [row for row in (trainer.advance() for _ in range(80)) if row]
     assert trainer.learner_steps > 100 and all(row.get("learner/skipped_updates", 0) == 0 for row in metrics)

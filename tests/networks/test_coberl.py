@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from dtqn.learning.learner import Learner
-from dtqn.networks.auxiliary import TEMPERATURE, real_rows
-from dtqn.networks.coberl import CoBERL, CoBERLTrace
+from dtqn.networks.auxiliary import TEMPERATURE, real_timesteps
+from dtqn.networks.coberl import CoBERL, CoBERLMemory
 from dtqn.networks.gates import make_gate
-from dtqn.networks.gtrxl import GTrXLTrace
+from dtqn.networks.gtrxl import GTrXLMemory
 from dtqn.networks.stack import HiddenAndCell
 from dtqn.settings.config import ConfigError, LearnerConfig
 from dtqn.settings.presets import resolve
@@ -46,9 +46,9 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
     fill = [window, 1, 0]
     held = random(BATCH, window, LAYERS, WIDTH, seed=2)
     hidden, cell = random(2, BATCH, window, 1, WIDTH, seed=3)
-    rows = CoBERLTrace(GTrXLTrace(held), HiddenAndCell(hidden, cell))
+    rows = CoBERLMemory(GTrXLMemory(held), HiddenAndCell(hidden, cell))
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
-    state = core.state_from_trace(rows, valid, torch.tensor(fill))
+    state = core.state_from_memory(rows, valid, torch.tensor(fill))
     output, _, trace = core(features, state)
     settings = (
         [layer_parameters(gate, layer) for layer in core.transformer.layers],
@@ -86,7 +86,7 @@ def test_contrastive_loss(settings: dict[str, Any]) -> None:
     network = network_of(**settings)
     loss = network.auxiliary
     batch = make_batch(network, "box", SHAPES)
-    real = real_rows(batch)
+    real = real_timesteps(batch)
     hidden = {(0, 1), (0, 4), (1, 0), (1, 3), (1, 6), (3, 0)}
     masked = torch.tensor([[(b, t) in hidden for t in range(7)] for b in range(4)])
     y = network.encoder(batch.learn)
@@ -109,7 +109,7 @@ def test_contrastive_loss(settings: dict[str, Any]) -> None:
 def test_what_is_hidden_is_drawn_anew_from_the_generator() -> None:
     network = network_of()
     batch = make_batch(network, "box", SHAPES * 40)
-    real, y = real_rows(batch), network.encoder(batch.learn)
+    real, y = real_timesteps(batch), network.encoder(batch.learn)
     values = []
     for seed in (1, 1, 2):
         value = network.auxiliary(network, batch, torch.Generator().manual_seed(seed))
@@ -194,5 +194,7 @@ def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
     if settings.get("memory_length", 5):
         assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
-    broken = batch._replace(trace=batch.trace | {"recurrent/cell": batch.trace["recurrent/cell"].roll(1, 0)})
+    broken = batch._replace(
+        memory=batch.memory | {"recurrent/cell": batch.memory["recurrent/cell"].roll(1, 0)}
+    )
     assert error(played, broken, info) > 1e-6

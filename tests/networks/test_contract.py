@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from dtqn.networks.attention import RelativeAttention
 from dtqn.networks.coberl import CoBERL
 from dtqn.networks.gtrxl import GTrXL
-from dtqn.networks.q_network import trace_window
+from dtqn.networks.q_network import memory_window
 from dtqn.networks.windowed_q_network import WindowedQNetwork
 from dtqn.settings import layers, presets
-from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_rows
+from dtqn.types import State, StepInputs, from_leaves, leaves, map_tree, reset_states
 from tests.cases import CASES, PRESETS, SMALL, SPACES, WINDOWED, another, inputs, make, network_config, part
 
 STEPS = 11
@@ -49,12 +49,12 @@ def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
     window = window_of(network)
     steps = torch.arange(batch)
     valid = torch.arange(window) >= window - steps[:, None]
-    return network.state_from_trace(some_trace(network, batch, seed), valid, steps)
+    return network.state_from_memory(some_trace(network, batch, seed), valid, steps)
 
 
 def window_of(network: nn.Module) -> int:
     """The number of rows before a step that its state is a function of."""
-    return network.held_rows if is_windowed(network) else trace_window(network)
+    return network.held_rows if is_windowed(network) else memory_window(network)
 
 
 def is_windowed(network: nn.Module) -> bool:
@@ -62,7 +62,7 @@ def is_windowed(network: nn.Module) -> bool:
 
 
 def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
-    """Random trace rows [B, W, ...]; for a windowed network raw rows."""
+    """Random stored memory [B, W, ...]; for a windowed network raw rows."""
     if is_windowed(network):
         window = window_of(network)
         rows = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
@@ -70,7 +70,7 @@ def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(batch, window_of(network), *field.shape, generator=generator, dtype=torch.float64)
-        for name, field in network.trace_spec().items()
+        for name, field in network.memory_spec().items()
     }
 
 
@@ -99,7 +99,7 @@ def test_any_split_into_calls_is_the_same_function(
         q.append(output.q)
         trace.append(left)
     torch.testing.assert_close(torch.cat(q, 1), whole.q, **CLOSE)
-    for name in network.trace_spec():
+    for name in network.memory_spec():
         joined = torch.cat([leaves(left)[name] for left in trace], 1)
         torch.testing.assert_close(joined, leaves(whole_trace)[name], **CLOSE)
 
@@ -107,7 +107,7 @@ def test_any_split_into_calls_is_the_same_function(
 def test_without_trace_the_values_are_the_same(case: tuple[nn.Module, str]) -> None:
     network, space = case
     rows, state = inputs(space, 4, STEPS, first=False), partly_filled(network, 4)
-    output, _, _ = network(rows, state, want_trace=False)
+    output, _, _ = network(rows, state, want_memory=False)
     torch.testing.assert_close(output.q, values(network, rows, state), **CLOSE)
 
 
@@ -123,7 +123,7 @@ def test_batch_rows_are_independent(case: tuple[nn.Module, str]) -> None:
     )
     state, other_state = partly_filled(network, 4, 1), partly_filled(network, 4, 2)
     q = values(network, rows, state)
-    mixed_q = values(network, mixed, reset_rows(other_state, state, is_mine))
+    mixed_q = values(network, mixed, reset_states(other_state, state, is_mine))
     torch.testing.assert_close(mixed_q[is_mine], q[is_mine], **CLOSE)
     for row in range(4):
         alone = StepInputs(*(x[row : row + 1] for x in rows))
@@ -138,7 +138,7 @@ def test_reset_equals_a_fresh_start(case: tuple[nn.Module, str], cached: bool) -
     before, after = inputs(space, 4, 7, 1), inputs(space, 4, 7, 2)
     first = torch.tensor([True, False, False, True])
     _, state, _ = network(before, kept(network.initial_state(4)))
-    q = values(network, after, reset_rows(state, kept(network.initial_state(4)), first))
+    q = values(network, after, reset_states(state, kept(network.initial_state(4)), first))
     torch.testing.assert_close(q[first], values(network, after, network.initial_state(4))[first], **CLOSE)
     torch.testing.assert_close(q[~first], values(network, after, state)[~first], **CLOSE)
 
@@ -226,13 +226,13 @@ def test_invalid_trace_rows_change_nothing(case: tuple[nn.Module, str], junk: fl
         for name, x in clean.items()
     }
     rows = inputs(space, 4, STEPS, first=False)
-    q, dirty_q = (values(network, rows, network.state_from_trace(t, valid, steps)) for t in (clean, dirty))
+    q, dirty_q = (values(network, rows, network.state_from_memory(t, valid, steps)) for t in (clean, dirty))
     assert torch.equal(q, dirty_q)
 
 
 @pytest.mark.parametrize("extra", [0, 3])
 def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], extra: int) -> None:
-    """After any number of steps, from the last W trace rows, however many more or fewer are handed in."""
+    """After any number of steps, from the last W stored memory, however many more or fewer are handed in."""
     network, space = case
     window = window_of(network)
     rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
@@ -252,7 +252,7 @@ def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], 
             if window
             else torch.zeros(3, 0, dtype=torch.bool)
         )
-        state = network.state_from_trace(joined, valid, torch.full((3,), steps))
+        state = network.state_from_memory(joined, valid, torch.full((3,), steps))
         torch.testing.assert_close(values(network, probe, state), values(network, probe, running), **CLOSE)
 
 
@@ -289,7 +289,7 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
     network, space = case
     output, _, trace = network(inputs(space, 2, 4), network.initial_state(2))
     assert output.q.shape == (2, 4, 3)
-    for name, field in network.trace_spec().items():
+    for name, field in network.memory_spec().items():
         assert field.window >= 1
         assert leaves(trace)[name].shape == (2, 4, *field.shape)
 
@@ -298,4 +298,4 @@ def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) ->
 def test_the_settings_know_the_trace_window(name: str) -> None:
     settings = dict((CASES | WINDOWED)[name])
     network = make(settings.pop("space"), **settings)
-    assert trace_window(network) == network_config(**(SMALL | settings)).core.trace_window
+    assert memory_window(network) == network_config(**(SMALL | settings)).core.memory_window

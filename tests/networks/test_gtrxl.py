@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
-from dtqn.types import first_rows
+from dtqn.types import length_mask
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, gtrxl, rows
@@ -52,7 +52,7 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
     weights = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
     valid = torch.arange(memory_length) >= memory_length - torch.tensor(fill)[:, None]
 
-    state = network.state_from_trace({"memory": memory}, valid, torch.tensor(fill))
+    state = network.state_from_memory({"memory": memory}, valid, torch.tensor(fill))
     output, _, trace = network(rows(features), state)
     expected, expected_trace = gtrxl_twin.gtrxl(
         features,
@@ -84,7 +84,7 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
     features = torch.randn(2, 3, WIDTH, generator=generator, dtype=torch.float64)
 
     def loss() -> Tensor:
-        state = network.state_from_trace(
+        state = network.state_from_memory(
             {"memory": memory}, torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
         )
         return network(rows(features), state)[0].q.sin().sum()
@@ -115,12 +115,15 @@ def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: 
     for shapes in (begins + goes_on, begins, goes_on, (Shape(4, 0, 5), Shape(0, 0, 2)), (Shape(9, 3, 2),)):
         batch = make_batch(network, "box", shapes, junk=1e9)
         rows, burned = (
-            first_rows(count, block.first.shape[1])
-            for count, block in ((batch.learn_rows, batch.learn), (batch.burn_in_rows, batch.burn_in))
+            length_mask(count, block.first.shape[1])
+            for count, block in (
+                (batch.learn_timesteps, batch.learn),
+                (batch.burn_in_timesteps, batch.burn_in),
+            )
         )
         found = []
         for network.core.packs in (True, False):
-            output, trace = network.learn_values(batch, want_trace=True)
+            output, trace = network.learn_values(batch, want_memory=True)
             assert not any(x.requires_grad for x in trace.values())
             loss = output.q[rows].sin().sum()
             found.append(

@@ -11,7 +11,7 @@ from torch import Tensor
 from dtqn.choices import cores
 from dtqn.networks.attention import AdaptiveSpan
 from dtqn.networks.compression import Compression
-from dtqn.networks.gtrxl import GTrXL, GTrXLTrace
+from dtqn.networks.gtrxl import GTrXL, GTrXLMemory
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
@@ -41,7 +41,7 @@ def state_and_rows(core: GTrXL, fill: list[int], steps: list[int]) -> tuple[Any,
     memory = random(BATCH, window, LAYERS, WIDTH, seed=2)
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
     rows = [[memory[b, window - n + i] for i in range(n)] for b, n in enumerate(fill)]
-    return core.state_from_trace(GTrXLTrace(memory), valid, torch.tensor(steps)), rows
+    return core.state_from_memory(GTrXLMemory(memory), valid, torch.tensor(steps)), rows
 
 
 def set_spans(core: GTrXL, shares: list[list[float]]) -> None:
@@ -172,7 +172,7 @@ def test_the_reconstruction_loss_is_of_the_learners_batch(monkeypatch: pytest.Mo
     state, _ = network.starting_state(batch)
     _, _, trace = network(batch.learn, state)
     parameters = [layer_parameters("gru", layer) for layer in network.core.layers]
-    starts = (batch.episode_step + batch.burn_in_rows).tolist()
+    starts = (batch.episode_step + batch.burn_in_timesteps).tolist()
     rows = [list(state.memory[b, state.memory.shape[1] - int(n) :]) for b, n in enumerate(state.filled)]
     traces = [trace.memory[b, : shape.learn] for b, shape in enumerate(shapes)]
     twin = reconstruction_loss(traces, rows, starts, parameters, HEADS, 5, 2, 3, "pre")
@@ -197,10 +197,10 @@ def test_parity(rate: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cores, "COMPRESSION_RATE", rate)
     played = play(monkeypatch, **settings)
     network = played.trainer.config.network.core
-    assert played.trainer.network.core.window == network.trace_window
+    assert played.trainer.network.core.window == network.memory_window
     batch, info = draw(played)
-    held = batch.trace_valid.sum(dim=1)
-    assert (held == network.trace_window).any() and ((held > 0) & (held < network.trace_window)).any()
+    held = batch.memory_valid.sum(dim=1)
+    assert (held == network.memory_window).any() and ((held > 0) & (held < network.memory_window)).any()
     assert error(played, batch, info) < 1e-9
     if network.compressed_slots:
         shifted = batch._replace(episode_step=batch.episode_step + 1)

@@ -100,14 +100,14 @@ def sequence(burn_in: list[int], learn: list[int], episode_step: int) -> Sequenc
     """A sequence of Discrete(3); -9 is padding."""
     counts = [torch.tensor([sum(value >= 0 for value in block)]) for block in (burn_in, learn)]
     return Sequences(
-        trace={},
-        trace_valid=torch.zeros(1, 0, dtype=torch.bool),
+        memory={},
+        memory_valid=torch.zeros(1, 0, dtype=torch.bool),
         episode_step=torch.tensor([episode_step]),
         burn_in=rows(burn_in),
-        burn_in_rows=counts[0],
+        burn_in_timesteps=counts[0],
         learn=rows(learn),
         discount=torch.ones(1, len(learn)),
-        learn_rows=counts[1],
+        learn_timesteps=counts[1],
         learned_steps=counts[1] - 1,
         importance_weights=torch.ones(1),
     )

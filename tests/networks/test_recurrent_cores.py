@@ -473,9 +473,9 @@ CORES: dict[str, dict[str, Any]] = {
 def every_kind(played: Played) -> bool:
     """Episode starts, whole and partly filled burn-in, and stored state before it are all in the sample."""
     batch, _ = draw(played)
-    held, burned = batch.trace_valid.sum(dim=1), batch.burn_in_rows
+    held, burned = batch.memory_valid.sum(dim=1), batch.burn_in_timesteps
     kinds = [(held == 0) & (burned == 0), (held == 0) & (burned > 0), (held > 0) & (burned > 0)]
-    if not played.trainer.network.trace_spec():
+    if not played.trainer.network.memory_spec():
         kinds = kinds[:2]
     return all(bool(kind.any()) for kind in kinds)
 
@@ -493,8 +493,8 @@ def test_parity(name: str, burn_in_length: int, monkeypatch: pytest.MonkeyPatch)
     batch, info = draw(played)
     assert every_kind(played)
     assert error(played, batch, info) < 1e-9
-    if batch.trace:
-        shifted = batch._replace(trace={n: x.roll(1, dims=0) for n, x in batch.trace.items()})
+    if batch.memory:
+        shifted = batch._replace(memory={n: x.roll(1, dims=0) for n, x in batch.memory.items()})
         assert error(played, shifted, info) > 1e-3
 
 
@@ -503,10 +503,10 @@ def test_parity(name: str, burn_in_length: int, monkeypatch: pytest.MonkeyPatch)
 def test_parity_with_a_float16_trace(name: str, parameters: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar is a share of the largest |Q|, or of 1."""
     played = play(
-        monkeypatch, dtype=torch.float32, trace_dtype="float16", parameters=parameters, **CORES[name]
+        monkeypatch, dtype=torch.float32, memory_dtype="float16", parameters=parameters, **CORES[name]
     )
     batch, info = draw(played)
-    assert all(x.dtype == torch.float16 for x in batch.trace.values())
+    assert all(x.dtype == torch.float16 for x in batch.memory.values())
     assert error(played, batch, info) < 1e-3 * max(1.0, abs(played.q).max())
 
 

@@ -119,7 +119,7 @@ def test_every_parameter_has_a_gradient() -> None:
     assert all(gradient.any() for gradient in gradients_of(loss, network).values())
 
 
-# Real rows of context and learn block. K is 4 and learn_length 2, so context is 2; the tail has n = 3 rows.
+# Real rows of context and learned segment. K is 4 and learn_length 2, so context is 2; the tail has n = 3 rows.
 LEARN_LENGTH, N_STEP = 2, 3
 SHAPES = (
     Shape(0, 2, 5),  # rows 0..6: the second window is rows 3..6, "n rows later"
@@ -131,11 +131,11 @@ SHAPES = (
 
 
 def run_of(batch: Sequences, b: int) -> Tensor:
-    """[total, D] the real rows of sequence b: context, then the learn block."""
+    """[total, D] the real rows of sequence b: context, then the learned segment."""
     return torch.cat(
         [
-            batch.burn_in.observation[b, : int(batch.burn_in_rows[b])],
-            batch.learn.observation[b, : int(batch.learn_rows[b])],
+            batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
+            batch.learn.observation[b, : int(batch.learn_timesteps[b])],
         ]
     )
 
@@ -211,7 +211,7 @@ def test_the_second_window_is_skipped_where_no_sequence_reaches_it() -> None:
 
 def make_short(network: nn.Module) -> Sequences:
     batch = batch_of(network)
-    return batch._replace(learn_rows=batch.learn_rows.clamp(max=2))
+    return batch._replace(learn_timesteps=batch.learn_timesteps.clamp(max=2))
 
 
 @pytest.mark.parametrize("junk", [1e30, -1e3])
@@ -260,7 +260,7 @@ def test_observations_of_several_parts() -> None:
         torch.testing.assert_close(output.q[:, 0], whole.q[:, t], rtol=0, atol=1e-9)
     assert state.rows.observation["code"].dtype == torch.uint8
     context = map_tree(lambda x: x[:, :6], inputs)
-    state = network.state_from_trace(
+    state = network.state_from_memory(
         leaves(context), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
     )
     output, _, _ = network(map_tree(lambda x: x[:, 6:], inputs), state)
@@ -272,7 +272,7 @@ def config_with(**replay: int) -> Config:
 
 
 def test_context_and_learned_steps_make_up_a_window() -> None:
-    assert config_with(learn_length=15, burn_in_length=5).network.core.trace_window == 0
+    assert config_with(learn_length=15, burn_in_length=5).network.core.memory_window == 0
     with pytest.raises(
         ValueError, match=r"learn_length is 15 and .* 4, but .*context_length 20.* try 15 and 5"
     ):

@@ -15,9 +15,9 @@ from torch import Tensor
 from tests.reference import gtrxl_twin
 
 
-def blocks(num_rows: int, now: int, first_step: int, reach: int, slots: int, rate: int) -> Iterator[int]:
+def blocks(num_timesteps: int, now: int, first_step: int, reach: int, slots: int, rate: int) -> Iterator[int]:
     """Places in the rows, of which the first is at `first_step`, where the blocks begin that `now` sees."""
-    for place in range(num_rows):
+    for place in range(num_timesteps):
         distance = now - place
         if (first_step + place) % rate == 0 and reach < distance <= reach + slots * rate:
             yield place

@@ -38,17 +38,17 @@ def row(rows: Any, b: int, t: int) -> Any:
 def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
     """The stored leaves of a trace of one step, by path."""
     left = leaves(trace)
-    return {name: left[name][0, 0] for name in network.trace_spec()}
+    return {name: left[name][0, 0] for name in network.memory_spec()}
 
 
 def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step: int) -> Any:
-    """The state after these trace rows, of which the network says how many count."""
+    """The state after these stored memory, of which the network says how many count."""
     held, count = {}, 0
-    for name, field in network.trace_spec().items():
+    for name, field in network.memory_spec().items():
         last = [r[name].to(torch.float64) for r in rows[max(0, len(rows) - field.window) :]]
         held[name] = torch.stack(last)[None] if last else torch.zeros(1, 0, *field.shape, dtype=torch.float64)
         count = max(count, len(last))
-    return network.state_from_trace(
+    return network.state_from_memory(
         held, torch.ones(1, count, dtype=torch.bool), torch.tensor([episode_step])
     )
 
@@ -56,13 +56,13 @@ def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step:
 @torch.no_grad()
 def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
     rows = [
-        {name: x[b, i] for name, x in batch.trace.items()}
-        for i in range(batch.trace_valid.shape[1])
-        if batch.trace_valid[b, i]
+        {name: x[b, i] for name, x in batch.memory.items()}
+        for i in range(batch.memory_valid.shape[1])
+        if batch.memory_valid[b, i]
     ]
     step = int(batch.episode_step[b])
     state = state_after(network, rows, step)
-    for t in range(int(batch.burn_in_rows[b])):
+    for t in range(int(batch.burn_in_timesteps[b])):
         _, state, left = network(row(batch.burn_in, b, t), state)
         rows.append(trace_row(network, left))
         step += 1
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
     """The network's answers on the real rows of sequence b, one call a row."""
     state, rows = state_at_anchor(network, batch, b), []
-    for t in range(int(batch.learn_rows[b])):
+    for t in range(int(batch.learn_timesteps[b])):
         output, state, _ = network(row(batch.learn, b, t), state)
         q = output.q[0, 0].tolist()
         if output.distribution is None:
@@ -98,18 +98,18 @@ def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
 
 @torch.no_grad()
 def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
-    """The traces of the real rows of burn-in and learn block, by their distance from the anchor."""
+    """The traces of the real rows of burn-in and learned segment, by their distance from the anchor."""
     held = [
-        {name: x[b, i] for name, x in batch.trace.items()}
-        for i in range(batch.trace_valid.shape[1])
-        if batch.trace_valid[b, i]
+        {name: x[b, i] for name, x in batch.memory.items()}
+        for i in range(batch.memory_valid.shape[1])
+        if batch.memory_valid[b, i]
     ]
     state, left = state_after(network, held, int(batch.episode_step[b])), {}
-    burned = int(batch.burn_in_rows[b])
+    burned = int(batch.burn_in_timesteps[b])
     for t in range(burned):
         _, state, trace = network(row(batch.burn_in, b, t), state)
         left[t - burned] = trace_row(network, trace)
-    for t in range(int(batch.learn_rows[b])):
+    for t in range(int(batch.learn_timesteps[b])):
         _, state, trace = network(row(batch.learn, b, t), state)
         left[t] = trace_row(network, trace)
     return left
@@ -121,7 +121,7 @@ def is_categorical(network: nn.Module) -> bool:
 
 def output_with_gradient(network: nn.Module, batch: Any, b: int) -> Any:
     """The same in one call, since no gradient passes between calls: [1, rows, A]."""
-    real = type(batch.learn)(*(x[b : b + 1, : int(batch.learn_rows[b])] for x in batch.learn))
+    real = type(batch.learn)(*(x[b : b + 1, : int(batch.learn_timesteps[b])] for x in batch.learn))
     return network(real, state_at_anchor(network, batch, b))[0]
 
 
@@ -130,7 +130,7 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
     deltas, all_targets, loss = [], [], torch.zeros((), dtype=torch.float64)
     recall = torch.zeros((), dtype=torch.float64)
     count = int(batch.learned_steps.sum())
-    for b in range(len(batch.learn_rows)):
+    for b in range(len(batch.learn_timesteps)):
         regressed_on = targets_of(online, target, batch, b, config)
         output = output_with_gradient(online, batch, b)
         of_sequence, expected = [], []
@@ -162,8 +162,11 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
 
 
 def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
-    """The loss of row t of a sequence's learn block, of observations in MultiDiscrete([3, 4, 2])."""
-    past = [*batch.burn_in.observation[b, : int(batch.burn_in_rows[b])], *batch.learn.observation[b, : t + 1]]
+    """The loss of row t of a sequence's learned segment, of observations in MultiDiscrete([3, 4, 2])."""
+    past = [
+        *batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
+        *batch.learn.observation[b, : t + 1],
+    ]
     shown = {(place, value) for seen in past for place, value in enumerate(seen.tolist())}
     total = torch.zeros((), dtype=torch.float64)
     for number, logit in enumerate(logits):
@@ -178,7 +181,7 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
 def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:
     """For each learned step of sequence b: its target, or the atoms' masses."""
     pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
-    rows = int(batch.learn_rows[b])
+    rows = int(batch.learn_timesteps[b])
     of_online, of_target = said(online, batch, b), said(target, batch, b)
     selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
     actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
@@ -237,7 +240,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
 
     def masses(t: int) -> list[float]:
         """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""
-        row = losses.bootstrap_row(t, rows, n)
+        row = losses.bootstrap_step(t, rows, n)
         mixture = values[row]
         goes_on = row < rows - 1 and (config.returns.name == "peng" or greedy[row])
         if config.returns.name != "n_step" and goes_on:

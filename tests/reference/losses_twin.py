@@ -34,7 +34,7 @@ def double_q(q_target: Sequence[float], q_selector: Sequence[float]) -> float:
     return q_target[argmax(q_selector)]
 
 
-def bootstrap_row(t: int, rows: int, n: int) -> int:
+def bootstrap_step(t: int, rows: int, n: int) -> int:
     return min(t + n, rows - 1)
 
 
@@ -51,7 +51,7 @@ def targets(
     """y_t for t = 0..rows-2 of a sequence of so many real rows; row t holds what arrived at t."""
     ys = []
     for t in range(rows - 1):
-        end = bootstrap_row(t, rows, n)
+        end = bootstrap_step(t, rows, n)
         y = 0.0
         for k in range(1, end - t + 1):
             y += gamma ** (k - 1) * reward[t + k]

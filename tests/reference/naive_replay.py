@@ -193,7 +193,7 @@ class NaiveReplay:
         }
 
     def prefix(self, id_: int) -> tuple[list[dict[str, np.ndarray]], int] | None:
-        """Rows from the episode's start to the learn block's end, and the anchor; None if not all stored."""
+        """Rows from the episode's start to the learned segment's end, and the anchor; None if not all stored."""
         if id_ not in self.sampleable():
             return None
         stream, episode, anchor = self.sampleable()[id_]

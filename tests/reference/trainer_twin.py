@@ -54,7 +54,7 @@ class NaiveTrainer:
             network,
             config=config.learner,
             learn_burn_in=False,
-            want_trace=self.refreshed,
+            want_memory=self.refreshed,
             threads=1,
             seed=int(self.seed(5).generate_state(1)[0]),
         )
@@ -68,8 +68,8 @@ class NaiveTrainer:
         self.replay_generator = np.random.default_rng(self.seed(2))
         replay = config.replay
         fields = {
-            name: Field(spec.shape, replay.trace_dtype, "trace", spec.window)
-            for name, spec in network.trace_spec().items()
+            name: Field(spec.shape, replay.memory_dtype, "trace", spec.window)
+            for name, spec in network.memory_spec().items()
         }
         fields |= {
             "observation": Field(self.task.observation_space.shape, np.int64, "rows"),
@@ -83,9 +83,9 @@ class NaiveTrainer:
             "q_taken": Field((), np.float32, "rows"),
             "version": Field((), np.int64, "stored"),
         }
-        window = max((spec.window for spec in network.trace_spec().values()), default=0)
+        window = max((spec.window for spec in network.memory_spec().values()), default=0)
         fields["trace_version"] = Field((), np.int64, "trace" if window else "stored", window)
-        self.trace_names = list(network.trace_spec())
+        self.trace_names = list(network.memory_spec())
         self.replay = NaiveReplay(
             fields,
             SequenceLayout(
@@ -242,7 +242,7 @@ class NaiveTrainer:
         assert update.priorities is not None
         self.replay.update_priorities(ids, update.priorities.tolist())
         if self.refreshed:
-            fresh = update.trace
+            fresh = update.memory
             assert fresh is not None
             values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.rows.items()}
             versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
@@ -273,22 +273,22 @@ class NaiveTrainer:
         burn_in, learn = ([sequence[name] for sequence in found] for name in ("burn_in", "learn"))
         longest = max(map(len, learn))
         return Sequences(
-            trace={
+            memory={
                 name: self.padded([sequence["memory"][name] for sequence in found], spec.shape, left=True)
-                for name, spec in self.learner.online.trace_spec().items()
+                for name, spec in self.learner.online.memory_spec().items()
             },
-            trace_valid=torch.tensor(
+            memory_valid=torch.tensor(
                 [[False] * (max(remembered) - count) + [True] * count for count in remembered],
                 dtype=torch.bool,
             ),
             episode_step=torch.tensor([sequence["episode_step"] for sequence in found]),
             burn_in=self.inputs(burn_in),
-            burn_in_rows=torch.tensor(list(map(len, burn_in))),
+            burn_in_timesteps=torch.tensor(list(map(len, burn_in))),
             learn=self.inputs(learn),
             discount=torch.tensor(
                 [[float(row["discount"]) for row in rows] + [1.0] * (longest - len(rows)) for rows in learn]
             ),
-            learn_rows=torch.tensor(list(map(len, learn))),
+            learn_timesteps=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
             **{

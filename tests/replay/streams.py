@@ -63,11 +63,11 @@ def small_replay(
 
 
 def append_episode(
-    replay: SequenceReplay, streams: Streams, stream: int, num_rows: int, ended: bool = True
+    replay: SequenceReplay, streams: Streams, stream: int, num_timesteps: int, ended: bool = True
 ) -> list[int]:
     """Append one whole episode to one stream; returns the ids that became sampleable."""
     which, ids = np.array([stream]), []
-    for step in range(num_rows):
-        last = ended and step == num_rows - 1
+    for step in range(num_timesteps):
+        last = ended and step == num_timesteps - 1
         ids.extend(replay.append(streams.rows(which, np.array([step == 0]), np.array([last])), which))
     return [int(id_) for id_ in ids]

@@ -61,7 +61,7 @@ def test_table(
             ended = accumulator.end_sequences()
             assert (ended.streams == stream).all()
             if len(ended.rows):
-                of_row = (f"{a}:{n}" for a, n in zip(ended.rows, ended.learn_rows, strict=True))
+                of_row = (f"{a}:{n}" for a, n in zip(ended.rows, ended.learn_timesteps, strict=True))
                 found[row] = sorted([*found.get(row, []), *of_row])
             continue
         row += 1
@@ -70,7 +70,9 @@ def test_table(
         anchors = tick.anchors
         assert (anchors.streams == stream).all()
         if len(anchors.rows):
-            found[row] = sorted(f"{a}:{n}" for a, n in zip(anchors.rows, anchors.learn_rows, strict=True))
+            found[row] = sorted(
+                f"{a}:{n}" for a, n in zip(anchors.rows, anchors.learn_timesteps, strict=True)
+            )
     assert found == expected
 
 
@@ -99,7 +101,11 @@ def test_end_episodes_leaves_ended_ones_alone() -> None:
     accumulator.append(both, np.array([True, True]), np.array([False, False]))
     accumulator.append(both, np.array([False, False]), np.array([False, True]))
     anchors = accumulator.end_episodes(both)
-    assert (anchors.streams.tolist(), anchors.rows.tolist(), anchors.learn_rows.tolist()) == ([0], [0], [2])
+    assert (anchors.streams.tolist(), anchors.rows.tolist(), anchors.learn_timesteps.tolist()) == (
+        [0],
+        [0],
+        [2],
+    )
     assert len(accumulator.end_episodes(both).rows) == 0
 
 
@@ -108,7 +114,7 @@ def test_row_after_an_end_must_be_first() -> None:
     no, both = np.array([False, False]), np.array([0, 1])
     with pytest.raises(ValueError, match="first: False in stream 1 after an episode's end"):
         accumulator.append(both, np.array([True, False]), no)
-    assert accumulator.num_rows.tolist() == [0, 0]  # refused as a whole
+    assert accumulator.num_timesteps.tolist() == [0, 0]  # refused as a whole
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,12 @@ def test_batch_by_hand() -> None:
     assert (batch.burn_in["observation"][0, :, 1] - 1).tolist() == [6, 7]
     assert (batch.learn["observation"][0, :, 1] - 1).tolist() == [8, 9, 10, 11]
     assert batch.learn["last"].tolist() == [[False, False, False, True]]
-    assert (batch.burn_in_rows, batch.learn_rows, batch.learned_steps, batch.episode_step) == (2, 4, 3, 6)
+    assert (batch.burn_in_timesteps, batch.learn_timesteps, batch.learned_steps, batch.episode_step) == (
+        2,
+        4,
+        3,
+        6,
+    )
 
 
 def test_padding_and_cropping_by_hand() -> None:
@@ -66,7 +71,7 @@ def test_padding_and_cropping_by_hand() -> None:
     assert batch.memory["trace"].shape == (2, 2, 2, 3)
     assert (batch.learn["observation"][:, :, 1] - 1).tolist() == [[4, 5, 6, 7, 8], [9, 10, 10, 10, 10]]
     assert batch.learned_steps.tolist() == [4, 1]
-    assert batch.burn_in_rows.tolist() == [2, 0]
+    assert batch.burn_in_timesteps.tolist() == [2, 0]
     assert (batch.burn_in["observation"][:, :, 1] - 1).tolist() == [[2, 3], [9, 9]]
 
 
@@ -78,7 +83,7 @@ def test_blocks_may_be_empty() -> None:
     assert batch.memory_valid.shape == (2, 0)
     assert batch.burn_in["observation"].shape == (2, 0, 2)
     assert batch.learn["observation"].shape == (2, 3, 2)
-    rows, counts, learned = replay.learn_rows([], ["q_max"])
+    rows, counts, learned = replay.learn_timesteps([], ["q_max"])
     assert (rows["q_max"].shape, len(counts), len(learned)) == ((0, 0), 0, 0)
     assert len(replay.prefix([], ["q_max"]).row_counts) == 0
 
@@ -192,14 +197,14 @@ def test_floats_saturate() -> None:
     replay = small_replay()
     values = np.array([1e6, -1e6, np.inf, -np.inf, 65_519.0, np.nan], np.float32)
     with np.errstate(all="raise"), pytest.warns(UserWarning, match="trace: float16 ends at 65504"):
-        replay.append(one_row(trace=values.reshape(1, 2, 3), hidden=np.array([1e300])))
+        replay.append(one_row(memory=values.reshape(1, 2, 3), hidden=np.array([1e300])))
     assert replay.saturated == 5
     state = replay.get_state()
     replay = small_replay()
     replay.set_state(state)
     replay.append(one_row(first=np.array([False]), last=np.array([True])))
     assert replay.saturated == 5
-    rows, _, _ = replay.learn_rows([0], ["trace", "hidden"])
+    rows, _, _ = replay.learn_timesteps([0], ["trace", "hidden"])
     np.testing.assert_array_equal(rows["trace"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan])
     assert rows["hidden"][0, 0] == np.finfo(np.float32).max
 
@@ -282,10 +287,10 @@ def test_unknown_names_and_ids() -> None:
     replay, streams = small_replay(), Streams(1)
     ids = append_episode(replay, streams, 0, 5)
     with pytest.raises(ValueError, match="names: 'q_min' is not a field"):
-        replay.learn_rows(ids, ["q_min"])
+        replay.learn_timesteps(ids, ["q_min"])
     for wrong in (1, 3, 4000, -200):  # no anchors: inside, of no episode, not there yet, never
         with pytest.raises(ValueError, match=f"ids: {wrong} is no sampleable sequence"):
-            replay.learn_rows([wrong], ["q_max"])
+            replay.learn_timesteps([wrong], ["q_max"])
         assert replay.update_priorities([wrong], [5.0]) == 0
         assert not replay.prefix([wrong], ["q_max"]).available.any()
     assert replay.sampler.max_priority == 1.0
@@ -314,7 +319,7 @@ def test_a_cut_episode_ends_at_a_last_row() -> None:
     append_episode(replay, streams, 0, 3, ended=False)
     assert replay.end_episodes().tolist() == [3]
     assert replay.end_episodes().tolist() == []
-    rows, counts, _ = replay.learn_rows([0, 3], ["last"])
+    rows, counts, _ = replay.learn_timesteps([0, 3], ["last"])
     assert counts.tolist() == [3, 3]
     assert rows["last"].tolist() == [[False, False, True]] * 2
 

@@ -62,8 +62,8 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
             assert got.dtype == FIELDS[name].dtype
             if rows:
                 np.testing.assert_array_equal(got[width - len(rows) :], np.stack(rows))
-        assert batch.burn_in_rows[i] == len(sequence["burn_in"])
-        assert batch.learn_rows[i] == len(sequence["learn"])
+        assert batch.burn_in_timesteps[i] == len(sequence["burn_in"])
+        assert batch.learn_timesteps[i] == len(sequence["learn"])
         assert batch.learned_steps[i] == sequence["learned_steps"]
         assert batch.episode_step[i] == sequence["episode_step"]
         for name in ROW_NAMES:
@@ -81,7 +81,7 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
 
 
 def check_rows_of(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
-    rows, counts, learned = replay.learn_rows(ids, ["q_max", "trace", "observation"])
+    rows, counts, learned = replay.learn_timesteps(ids, ["q_max", "trace", "observation"])
     for i, id_ in enumerate(ids):
         sequence = naive.sequence(id_)
         assert (counts[i], learned[i]) == (len(sequence["learn"]), sequence["learned_steps"])

@@ -39,12 +39,12 @@ def test_settings_cannot_be_changed_after():
 def test_a_core_and_an_encoder_of_a_users_own():
     """The core may read what several of the suite's have, and tells W when it is built."""
     flags = {"network.core": "my_code.cores:make", "network.encoder": "other:Encoder"}
-    odd = {"network.core.num_heads": "5", "network.core.memory_length": "7", "replay.trace_dtype": "float32"}
+    odd = {"network.core.num_heads": "5", "network.core.memory_length": "7", "replay.memory_dtype": "float32"}
     weighed = {"learner.auxiliary_weight": "0.5", "replay.memory": "refreshed"}
     config = resolve(None, flags | odd | weighed, {})
     assert (config.network.core.name, config.network.encoder.name) == ("my_code.cores:make", "other:Encoder")
     assert config.unread() == []
-    assert config.network.core.trace_window is None
+    assert config.network.core.memory_window is None
     for name in ("core", "encoder"):
         for wrong in ("my_core", "a:", ":b", "a:b:c", "a b:c", "a/b:c"):
             assert "or module:name of your own" in error_of({f"network.{name}": wrong})

@@ -140,7 +140,7 @@ _OF_REPLAY = {
     [
         ({"actor.epsilon_final": "0.2"}, {"actor.epsilon_final"}),
         ({"actor.epsilon_final": "0.2", "actor.num_envs": "1"}, set()),
-        ({"agent": "dtqn", "replay.trace_dtype": "float32"}, {"replay.trace_dtype"}),
+        ({"agent": "dtqn", "replay.memory_dtype": "float32"}, {"replay.memory_dtype"}),
         ({"agent": "darqn", "network.core.skip_connections": "true"}, {"network.core.skip_connections"}),
         ({"agent": "darqn", "network.core.skip_connections": "true", "network.core.num_layers": "2"}, set()),
         (
@@ -162,7 +162,7 @@ def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     assert not list(config.replay.memory_misfits(config, 3))
     assert next(config.replay.memory_misfits(config, 10**6)).startswith("replay.capacity is 500000")
     own = resolve(None, {}, {})
-    assert not list(own.replay.memory_misfits(own, own.network.core.trace_window))
+    assert not list(own.replay.memory_misfits(own, own.network.core.memory_window))
 
 
 _LACKING = "which has no such setting; of "

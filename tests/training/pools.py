@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dtqn.acting.rows import Rows
+from dtqn.acting.timesteps import Timesteps
 from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training import pool, session
@@ -189,7 +189,7 @@ def note_ticks(trainer: Trainer) -> list[dict[str, np.ndarray]]:
     seen: list[dict[str, np.ndarray]] = []
     tick = trainer.actor.tick
 
-    def noted() -> tuple[Rows[np.ndarray], Any]:
+    def noted() -> tuple[Timesteps[np.ndarray], Any]:
         rows, episodes = tick()
         seen.append({name: part.copy() for name, part in named(rows).items()})
         return rows, episodes

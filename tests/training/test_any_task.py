@@ -243,14 +243,14 @@ def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None
     seen, fresh = (named_parts(trainer.actor.rows.observation) for trainer in (after, Trainer(before.config)))
     if name == "cartpole-hidden":  # the episodes are not those that the run began with
         assert not np.isclose(seen["observation"], fresh["observation"]).any()
-    num_rows = before.replay.get_state()["accumulator"]["num_rows"]
+    num_timesteps = before.replay.get_state()["accumulator"]["num_timesteps"]
     train(after)
     rows = after.replay.get_state()["rows"]
     per_stream = after.replay.steps_per_stream
-    assert num_rows.max() < per_stream, "nothing was overwritten"
-    counts = after.replay.get_state()["accumulator"]["num_rows"]
+    assert num_timesteps.max() < per_stream, "nothing was overwritten"
+    counts = after.replay.get_state()["accumulator"]["num_timesteps"]
     starts = np.cumsum(np.minimum(counts, per_stream)) - np.minimum(counts, per_stream)
-    for copy, (start, count, cut) in enumerate(zip(starts, counts, num_rows, strict=True)):
+    for copy, (start, count, cut) in enumerate(zip(starts, counts, num_timesteps, strict=True)):
         if count > per_stream:
             continue
         first, last, discount, reward = (

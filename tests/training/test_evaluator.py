@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dtqn.acting import evaluation
-from dtqn.acting.rows import Episodes, VectorRows
+from dtqn.acting.timesteps import Episodes, VectorTimesteps
 from dtqn.training import checkpoint, evaluator, session, setup
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
@@ -97,14 +97,14 @@ def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
     assert start(tmp_path / "whole", **settings)[0] == 0
     at, steps = [10, 23, 30], []
 
-    class Counted(VectorRows):
+    class Counted(VectorTimesteps):
         def step(self, action: np.ndarray) -> Episodes:
             steps.append(action)
             if len(steps) in at:
                 os.kill(os.getpid(), signal.SIGTERM)
             return super().step(action)
 
-    monkeypatch.setattr(evaluation, "VectorRows", Counted)
+    monkeypatch.setattr(evaluation, "VectorTimesteps", Counted)
     path, waiting = tmp_path / "run", []
     code, _ = start(path, **settings)
     while code == 143:

@@ -36,7 +36,7 @@ def test_a_hundred_updates_of_the_papers_size() -> None:
     update, memories, losses = trainer.learner.update, [], []
 
     def seen(batch: Any, *rest: Any) -> Any:
-        memories.append(int(batch.trace_valid.sum(dim=1).max()))
+        memories.append(int(batch.memory_valid.sum(dim=1).max()))
         done = update(batch, *rest)
         losses.append(done.metrics["learner/loss"])
         return done

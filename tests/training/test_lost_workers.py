@@ -67,7 +67,7 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_cut(
     assert ours[24]["first"][3:].all() and not ours[23]["last"][3:].all()
     rows = trainer.replay.get_state()["rows"]
     counts = np.minimum(
-        trainer.replay.get_state()["accumulator"]["num_rows"], trainer.replay.steps_per_stream
+        trainer.replay.get_state()["accumulator"]["num_timesteps"], trainer.replay.steps_per_stream
     )
     start = int(counts[:3].sum())
     assert rows["last"][start + 23] and rows["first"][start + 24] and rows["discount"][start + 23]

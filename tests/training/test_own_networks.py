@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from dtqn.types import TraceSpec
+from dtqn.types import MemorySpec
 
 
 class Hidden(NamedTuple):
@@ -36,13 +36,13 @@ class Average(nn.Module):
         self.width = width
         self.keep = nn.Parameter(torch.linspace(0, 3, width))
 
-    def trace_spec(self):
-        return Hidden(TraceSpec((self.width,), 1))
+    def memory_spec(self):
+        return Hidden(MemorySpec((self.width,), 1))
 
     def initial_state(self, batch_size):
         return Hidden(self.keep.new_zeros(batch_size, self.width))
 
-    def state_from_trace(self, rows, valid, episode_step):
+    def state_from_memory(self, rows, valid, episode_step):
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
         last = rows.hidden[:, -1].to(self.keep.dtype)
@@ -51,7 +51,7 @@ class Average(nn.Module):
     def cache(self, state):
         return state
 
-    def forward(self, x, state, want_trace=True):
+    def forward(self, x, state, want_memory=True):
         keep, hidden, rows = torch.sigmoid(self.keep), state.hidden, []
         for now in x.unbind(dim=1):
             hidden = keep * hidden + (1 - keep) * now
@@ -92,31 +92,31 @@ class Broken(Average):
 
 
 class Leaks(Broken):
-    def forward(self, x, state, want_trace=True):
-        return super().forward(x + x.mean(dim=1, keepdim=True), state, want_trace)
+    def forward(self, x, state, want_memory=True):
+        return super().forward(x + x.mean(dim=1, keepdim=True), state, want_memory)
 
 
 class Stays(Broken):
-    def forward(self, x, state, want_trace=True):
-        output, after, trace = super().forward(x, getattr(self, "left", None) or state, want_trace)
+    def forward(self, x, state, want_memory=True):
+        output, after, trace = super().forward(x, getattr(self, "left", None) or state, want_memory)
         if x.shape[0] == 4:
             self.left = after
         return output, after, trace
 
 
 class Wide(Broken):
-    def forward(self, x, state, want_trace=True):
-        output, after, trace = super().forward(x, state, want_trace)
+    def forward(self, x, state, want_memory=True):
+        output, after, trace = super().forward(x, state, want_memory)
         return output, Hidden(after.hidden[:, None]), trace
 
 
 class Far(Broken):
-    def trace_spec(self):
-        return Hidden(TraceSpec((self.width,), 3000))
+    def memory_spec(self):
+        return Hidden(MemorySpec((self.width,), 3000))
 
 
 class Counts(Broken):
-    def forward(self, x, state, want_trace=True):
+    def forward(self, x, state, want_memory=True):
         steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
         count = state.hidden[:, None] + 0.01 * steps
         return x + self.keep * torch.cos(300 * count), Hidden(count[:, -1]), Hidden(count)
@@ -127,8 +127,8 @@ class Later(Broken):
 
 
 class Lost(Broken):
-    def trace_spec(self):
-        return Hidden(TraceSpec((self.width,), 0))
+    def memory_spec(self):
+        return Hidden(MemorySpec((self.width,), 0))
 
 
 class Bare(nn.Module):
@@ -241,8 +241,8 @@ def broken(own_folder: Path) -> None:
         ("Stays", "it breaks the contract 'a reset equals a fresh start'"),
         ("Wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
         ("Later", "its contract_version is 2; this suite's is 1"),
-        ("Lost", "its trace_spec has TraceSpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
-        ("Bare", "it made a Bare without state_from_trace, trace_spec, cache"),
+        ("Lost", "its memory_spec has MemorySpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
+        ("Bare", "it made a Bare without state_from_memory, memory_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
         ("fails", "making it failed: AttributeError: 'NetworkConfig' object has no attribute"),
         ("takes_nothing", "making it failed: TypeError: takes_nothing() takes 0 positional arguments"),
@@ -270,10 +270,10 @@ def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
 def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
     """A count grows too coarse for float16, and not for float32."""
     errors = refused(capsys, "--network.core", "broken_cores:Counts")
-    assert "it breaks the contract 'the state made of stored trace rows is the carried one'" in errors
+    assert "it breaks the contract 'the state made of stored stored memory is the carried one'" in errors
     assert "of float16 rows, differ" in errors
     network = NetworkConfig(core="broken_cores:Counts", width=8)
-    check_own(Config(network=network, replay=ReplayConfig(trace_dtype="float32")))
+    check_own(Config(network=network, replay=ReplayConfig(memory_dtype="float32")))
 
 
 def test_settings_of_ones_own_reach_both_functions_whatever_they_do_to_them(own_folder: Path) -> None:

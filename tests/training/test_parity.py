@@ -49,7 +49,7 @@ def play(
     *,
     task: str = "toy",
     dtype: torch.dtype = torch.float64,
-    trace_dtype: str = "float64",
+    memory_dtype: str = "float64",
     parameters: float = 0.3,
     keeps_keys: bool = False,
     replay: dict[str, Any] | None = None,
@@ -59,7 +59,7 @@ def play(
     """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
     if task == "toy":
         play_toy(monkeypatch)
-    compute_in(monkeypatch, dtype, trace_dtype, parameters)
+    compute_in(monkeypatch, dtype, memory_dtype, parameters)
     config = config_from(
         {
             "env": task,
@@ -78,7 +78,7 @@ def play(
                 "burn_in_length": 3,
             }
             | (replay or {})
-            | {"trace_dtype": "float32" if trace_dtype == "float64" else trace_dtype},
+            | {"memory_dtype": "float32" if memory_dtype == "float64" else memory_dtype},
             "actor": {"num_envs": NUM_ENVS},
             "evaluation": {"period": FOREVER},
         }
@@ -104,10 +104,10 @@ def draw(played: Played, seed: int = 0, size: int = 200) -> tuple[Sequences, Sam
 
 
 def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
-    """[B, R, A] what the actor saw on the rows of the learn block; padding repeats the last row."""
+    """[B, R, A] what the actor saw on the rows of the learned segment; padding repeats the last row."""
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     step = np.arange(batch.learn.first.shape[1])
-    rows = anchor[:, None] + np.minimum(step, batch.learn_rows.numpy()[:, None] - 1)
+    rows = anchor[:, None] + np.minimum(step, batch.learn_timesteps.numpy()[:, None] - 1)
     return torch.from_numpy(played.q[rows, stream[:, None]])
 
 
@@ -116,7 +116,7 @@ def errors(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
     """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real rows."""
     network = played.trainer.learner.online
     q = network.learn_values(batch)[0].q
-    real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+    real = torch.arange(q.shape[1]) < batch.learn_timesteps[:, None]
     return (q - as_acted(played, batch, info)).abs().amax(-1).where(real, 0.0).amax(-1)
 
 
@@ -127,14 +127,14 @@ def error(played: Played, batch: Sequences, info: SampleInfo) -> float:
 def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInfo) -> None:
     """The batch must hold what the test says it tests."""
     config = played.trainer.config
-    held, burned = batch.trace_valid.sum(dim=1), batch.burn_in_rows
+    held, burned = batch.memory_valid.sum(dim=1), batch.burn_in_timesteps
     window, burn_in = config.network.core.memory_length, config.replay.burn_in_length
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
     assert (anchor == 0).sum() == 0 and len(
         played.q
     ) > played.trainer.replay.steps_per_stream  # the rings went round
     assert ((held == 0) & (burned == 0)).any()  # an episode's start
-    assert (batch.learned_steps == 1).any() and (batch.learn_rows == 7).any()
+    assert (batch.learned_steps == 1).any() and (batch.learn_timesteps == 7).any()
     terminated = (batch.discount == 0).any(dim=1)
     assert terminated.any() and not terminated.all()
     if window:
@@ -206,7 +206,7 @@ def test_the_learners_td_errors_are_of_the_actors_choices(
             expected = played.q[row, stream[b], given[row, stream[b]]]
             assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
     assert mask.sum() == batch.learned_steps.sum() and batch.learned_steps[compared].sum() > 200
-    assert not windowed or set(batch.burn_in_rows[begins].tolist()) == {0, 4}
+    assert not windowed or set(batch.burn_in_timesteps[begins].tolist()) == {0, 4}
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "dtype, trace_dtype, bar",
+    "dtype, memory_dtype, bar",
     [
         (torch.float64, "float64", 1e-9),
         (torch.float64, "float32", 1e-7),
@@ -258,22 +258,22 @@ def test_without_stored_memory_only_whole_histories_are_exact(monkeypatch: pytes
 )
 def test_narrower_traces(
     dtype: torch.dtype,
-    trace_dtype: str,
+    memory_dtype: str,
     bar: float,
     settings: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The bar is a share of the largest |Q|, or of 1."""
-    played = play(monkeypatch, dtype=dtype, trace_dtype=trace_dtype, parameters=0.05, **settings)
+    played = play(monkeypatch, dtype=dtype, memory_dtype=memory_dtype, parameters=0.05, **settings)
     batch, info = draw(played)
-    assert batch.trace["memory"].dtype == getattr(torch, trace_dtype)
+    assert batch.memory["memory"].dtype == getattr(torch, memory_dtype)
     assert error(played, batch, info) < bar * max(1.0, abs(played.q).max())
 
 
 def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
     """[B, R] rows whose window is the actor's: it begins an episode, or is full and ends with the row."""
-    place = batch.burn_in_rows[:, None] + torch.arange(batch.learn.first.shape[1])
-    total = (batch.burn_in_rows + batch.learn_rows)[:, None]
+    place = batch.burn_in_timesteps[:, None] + torch.arange(batch.learn.first.shape[1])
+    total = (batch.burn_in_timesteps + batch.learn_timesteps)[:, None]
     first_window = (place < K) & ((batch.episode_step == 0)[:, None] | (place == K - 1))
     second_window = (place >= K) & (place == total - 1)
     return (first_window | second_window) & (place < total)
@@ -302,8 +302,8 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
     difference = (q - as_acted(played, batch, info)).abs().amax(-1)
     same = as_the_actor_sees(played, batch)
     assert difference[same].max() < 1e-9
-    place = batch.burn_in_rows[:, None] + torch.arange(q.shape[1])
-    real = torch.arange(q.shape[1]) < batch.learn_rows[:, None]
+    place = batch.burn_in_timesteps[:, None] + torch.arange(q.shape[1])
+    real = torch.arange(q.shape[1]) < batch.learn_timesteps[:, None]
     others = real & ~same
     assert difference[others].min() > 1e-9 if others.any() else learn_length == 1
     # The batch holds what the test says: episodes' starts, full windows in the middle, second windows.
@@ -329,11 +329,11 @@ BREAKS: dict[str, Callable[[Sequences], Sequences]] = {
     "observation": lambda s: s._replace(learn=s.learn._replace(observation=shifted(s.learn.observation))),
     "reward": lambda s: s._replace(learn=s.learn._replace(reward=shifted(s.learn.reward))),
     "first": lambda s: s._replace(learn=s.learn._replace(first=torch.zeros_like(s.learn.first))),
-    "trace": lambda s: s._replace(trace={name: shifted(x) for name, x in s.trace.items()}),
-    "valid": lambda s: s._replace(trace_valid=shifted(s.trace_valid)),
-    "all valid": lambda s: s._replace(trace_valid=torch.ones_like(s.trace_valid)),
-    "burn-in left out": lambda s: s._replace(burn_in_rows=torch.zeros_like(s.burn_in_rows)),
-    "burn-in one row short": lambda s: s._replace(burn_in_rows=(s.burn_in_rows - 1).clamp(min=0)),
+    "trace": lambda s: s._replace(memory={name: shifted(x) for name, x in s.memory.items()}),
+    "valid": lambda s: s._replace(memory_valid=shifted(s.memory_valid)),
+    "all valid": lambda s: s._replace(memory_valid=torch.ones_like(s.memory_valid)),
+    "burn-in left out": lambda s: s._replace(burn_in_timesteps=torch.zeros_like(s.burn_in_timesteps)),
+    "burn-in one row short": lambda s: s._replace(burn_in_timesteps=(s.burn_in_timesteps - 1).clamp(min=0)),
 }
 
 

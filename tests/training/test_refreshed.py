@@ -16,7 +16,7 @@ def trainer_of(
     memory: str, network: dict[str, Any] | None = None, learning_rate: float = 1e-3, batch_size: int = 32
 ) -> Trainer:
     learner = {"batch_size": batch_size, "learning_rate": learning_rate, "env_steps_per_update": 20}
-    replay = {"priority_exponent": 0.0, "memory": memory, "trace_dtype": "float32", "capacity": 1_200}
+    replay = {"priority_exponent": 0.0, "memory": memory, "memory_dtype": "float32", "capacity": 1_200}
     sizes = {"width": 8, "num_layers": 2, "mlp_width": 8, "memory_length": 4, "head_width": 8}
     return make_trainer(
         4_000,
@@ -73,7 +73,7 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     after = trainer.replay.get_state()["rows"]
     changed = {name for name, rows in before.items() if not np.array_equal(rows, after[name])}
     assert changed == {"trace/memory", "trace_version"}
-    # A trace row is of the learner step that its version says; those never drawn are the actor's.
+    # A stored memory is of the learner step that its version says; those never drawn are the actor's.
     touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))
     assert touched.any() and not touched.all()
     assert (after["trace_version"][~touched] == 0).all() and after["trace_version"].max() == 4

@@ -38,7 +38,7 @@ def configured(groups: dict[str, dict[str, Any]], **settings: Any) -> Config:
         "num_envs": NUM_ENVS, "exploration": "annealed", "epsilon_final": 0.1,
         "epsilon_anneal_env_steps": 120,
     }  # fmt: skip
-    replay = {"memory": "stored", "burn_in_length": 0, "trace_dtype": "float32"}
+    replay = {"memory": "stored", "burn_in_length": 0, "memory_dtype": "float32"}
     given = {"learner": learner, "actor": actor, "replay": replay, "network": SMALL | NETWORK}
     return config_from(
         {
@@ -160,14 +160,14 @@ def test_every_rollout_is_seen_as_it_was_acted(
         replay.end_sequences()
         ids = replay.ids()
         batch = trainer.schema.sequences(replay.take(ids), np.ones(len(ids)))
-        burned = batch.burn_in_rows.numpy() * whole
+        burned = batch.burn_in_timesteps.numpy() * whole
         if whole:
             batch = whole_sequence(batch)
         q = trainer.network.learn_values(batch)[0].q.numpy()
         for b, id_ in enumerate(ids):
             anchor, copy = divmod(int(id_), NUM_ENVS)
             begin = anchor - burned[b]
-            for t in range(int(batch.learn_rows[b])):
+            for t in range(int(batch.learn_timesteps[b])):
                 np.testing.assert_allclose(q[b, t], seen[begin + t][copy], atol=1e-9)
             steps = {(copy, begin + t) for t in range(burned[b], int(batch.learned_steps[b]))}
             assert steps.isdisjoint(learned)

@@ -118,7 +118,7 @@ def test_delta_q_is_of_sequences_that_start_from_memory(monkeypatch: pytest.Monk
     measured: list[int] = []
 
     def fixed(network: Any, batch: Sequences, *rest: Any) -> Discrepancy:
-        assert (batch.episode_step > 0).all() and batch.trace_valid.any(dim=1).all()
+        assert (batch.episode_step > 0).all() and batch.memory_valid.any(dim=1).all()
         measured.append(len(batch.episode_step))
         values = torch.arange(len(batch.episode_step), dtype=torch.float64)
         found = discrepancy(network, batch, *rest)

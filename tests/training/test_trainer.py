@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.acting.rows import Episodes
+from dtqn.acting.timesteps import Episodes
 from dtqn.training.preflight import planned_updates
 from dtqn.training.trainer import Trainer
 from tests.cases import config_from

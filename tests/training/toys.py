@@ -32,7 +32,7 @@ def play_toy(monkeypatch: pytest.MonkeyPatch, time_limit: int = toy.MAX_LENGTH) 
     monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
 
 
-def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, trace_dtype: str, scale: float) -> None:
+def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, memory_dtype: str, scale: float) -> None:
     """Networks of this precision, with random parameters of this scale; replay stores traces in its own."""
     make_schema = setup.make_schema
 
@@ -45,7 +45,9 @@ def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, trace_dtype:
     def schema_of(config: Config, network: nn.Module) -> Schema:
         schema = make_schema(config, network)
         schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype(trace_dtype)) if field.block == "trace" else field
+            name: dataclasses.replace(field, dtype=np.dtype(memory_dtype))
+            if field.block == "trace"
+            else field
             for name, field in schema.fields.items()
         }
         return schema

@@ -17,7 +17,7 @@ FACTS = {"novel": np.dtype(np.bool_), "q_max": np.dtype(np.float32), "q_taken": 
 """The fields of `Rows` that the learner reads and no network does, and the dtype that each is stored in."""
 
 
-class Rows(NamedTuple, Generic[Leaf]):
+class Timesteps(NamedTuple, Generic[Leaf]):
     """One row of each copy as it arrives, and what the actor adds to it: arrays [N, ...].
 
     The names of these fields are those of replay's (`dtqn.training.replay_fields`).
@@ -43,8 +43,8 @@ class Rows(NamedTuple, Generic[Leaf]):
     """The Q-value of the action that it took."""
     version: Leaf
     """The learner step whose parameters acted."""
-    trace: dict[str, Leaf]
-    """The trace rows that the network left behind: field -> [N, ...]."""
+    memory: dict[str, Leaf]
+    """The stored memory that the network left behind: field -> [N, ...]."""
 
 
 class Episodes(NamedTuple):
@@ -55,7 +55,7 @@ class Episodes(NamedTuple):
     success: np.ndarray
 
 
-class VectorRows:
+class VectorTimesteps:
     """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset).
 
     The observation is an array [N, ...], or one such array a key for a Dict space.
