@@ -106,6 +106,7 @@ MOVED: dict[str, str | Change] = {
     **_within("network.core", "adaptive_span", "compressed_slots"),
     **_within("network.encoder", encoder_layers="num_layers"),
     **_within("network.encoder", "use_prev_action", "use_prev_reward", "embedding_width", "image_encoder"),
+    "replay.trace_dtype": "replay.memory_dtype",
     **_within("network.distribution", "num_atoms", "v_min", "v_max"),
     **_within("learner.batches", "env_steps_per_update", "epochs", "minibatches", batch_size="size"),
     **_within("learner.returns", "q_lambda", trace_tolerance="tolerance"),
