@@ -88,7 +88,7 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
         ),
     }
     matmul, flop = matrix_product()
-    actions = {name: trainer.actor.tick for name, trainer in acting.items()} | {"matmul_flop": matmul}
+    actions = {name: trainer.actor.vector_step for name, trainer in acting.items()} | {"matmul_flop": matmul}
     for action in actions.values():
         action()
     taken = in_turns(actions, seconds, CHUNKS)

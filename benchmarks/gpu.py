@@ -96,7 +96,7 @@ def measure_network(
         device = trainer.schema.device
         there = [map_tree(lambda x, device=device: x.to(device), batch) for batch in batches]
         actions["updates", side] = Turns(trainer, batches=there).update
-        actions["ticks", side] = trainer.actor.tick
+        actions["ticks", side] = trainer.actor.vector_step
         if not large:  # its memories would be short for long
             actions["run_updates", side] = run_of(Trainer(config))
     samples: dict[tuple[str, str], list[float]] = {name: [] for name in actions}

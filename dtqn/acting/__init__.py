@@ -1,1 +1,1 @@
-"""From a policy to rows: the actor with its exploration, and evaluation."""
+"""From a policy to timesteps: the actor with its exploration, and evaluation."""

@@ -104,7 +104,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     ticks: list[tuple[StepInputs, Any]] = []
     ended = np.zeros(COPIES, int)
     while len(ticks) < MOST_TICKS and (ended < EPISODES).any():
-        rows, _ = actor.tick()
+        rows, _ = actor.vector_step()
         stored = schema.stored(rows)
         replay.append(stored)
         ended += rows.last

@@ -81,7 +81,7 @@ def save(
         folder: the run's `checkpoint` folder.
         env_steps: names the checkpoint.
         weights: the policy's, kept apart for evaluation.
-        state: nested dicts, lists and tuples of numpy arrays, torch tensors, rows of replay and JSON values.
+        state: nested dicts, lists and tuples of numpy arrays, torch tensors, `Gathered` and JSON values.
         about: JSON values that describe the run; `read_about` returns them without the arrays.
 
     Raises:
@@ -316,8 +316,8 @@ def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
         if flat.stride() != (1,):  # of one element or none any stride counts as contiguous
             flat = flat.new_empty(len(flat)).copy_(flat)
         pieces = [flat.view(torch.uint8).numpy()]
-    for rows in pieces:
-        yield np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+    for piece in pieces:
+        yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
 
 
 def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:

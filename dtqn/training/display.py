@@ -117,7 +117,7 @@ class _Status:
         self._env_speed = self._learner_speed = 0.0
         self._last: dict[str, float | int | None] = {}
 
-    def tick(self, env_steps: int, learner_steps: int, least_seconds: float = _LEAST_SECONDS) -> None:
+    def progress(self, env_steps: int, learner_steps: int, least_seconds: float = _LEAST_SECONDS) -> None:
         self.env_steps, now = env_steps, time.monotonic()
         then, env_then, _ = self._marks[-1]
         # A row that has waited for its evaluation has fewer steps.
@@ -183,8 +183,8 @@ class View(_Shown):
         )
         return Group(line, Text(status.figures))
 
-    def tick(self, env_steps: int, learner_steps: int) -> None:
-        self._status.tick(env_steps, learner_steps)
+    def progress(self, env_steps: int, learner_steps: int) -> None:
+        self._status.progress(env_steps, learner_steps)
         if self._is_due():
             self._tell()
 
@@ -195,7 +195,7 @@ class View(_Shown):
         if self._live is not None:
             self.say(f"{number(row['env_steps'] or 0)} env steps: {outcome(row)}")
         else:
-            self._status.tick(int(row["env_steps"] or 0), int(row["learner_steps"] or 0), 0.0)
+            self._status.progress(int(row["env_steps"] or 0), int(row["learner_steps"] or 0), 0.0)
             self._tell()
 
     def _tell(self) -> None:

@@ -51,7 +51,7 @@ def settled(config: Config, jobs: int | None = None) -> Config:
     """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: its copies are to be stepped, its evaluations played or such runs trained elsewhere.
+        ConfigError: its environments are to be stepped, evaluations played or such runs trained elsewhere.
     """
     if not (held := kept(config)):
         return config

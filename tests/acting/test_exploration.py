@@ -47,13 +47,13 @@ class Uniform:
         return drawn
 
 
-def burst_steps(bursts: Bursts, copy: int) -> list[int]:
-    """The steps of its episode at which a copy is in a burst."""
-    return [step for step in range(100) if bursts.active(np.full(2, step))[copy]]
+def burst_steps(bursts: Bursts, env_id: int) -> list[int]:
+    """The steps of its episode at which an environment is in a burst."""
+    return [step for step in range(100) if bursts.active(np.full(2, step))[env_id]]
 
 
 def test_bursts_by_hand() -> None:
-    """Two copies; the unit is the mean length of recent episodes without a burst, 10 and then 15."""
+    """Two environments; the unit is the mean length of recent episodes without a burst, 10 and then 15."""
     bursts = Bursts(num_envs=2, share=0.5)
     both, one, neither = np.array([True, True]), np.array([True, False]), np.array([False, False])
     bursts.begin(both, Uniform([[0.1, 0.1], [0.9, 0.9], [0.9, 0.9]]))
@@ -63,7 +63,7 @@ def test_bursts_by_hand() -> None:
     bursts.begin(one, Uniform([[0.49, 0.1], [0.3, 0.9], [0.2, 0.9]]))  # floor(0.2 * 11) steps
     assert burst_steps(bursts, 0) == [0, 1]
     assert burst_steps(bursts, 1) == []  # it goes on in its episode
-    bursts.end(both, np.array([99, 20]))  # copy 0 had a burst: its length does not count
+    bursts.end(both, np.array([99, 20]))  # environment 0 had a burst: its length does not count
     bursts.begin(both, Uniform([[0.5, 0.0], [0.3, 0.99], [0.2, 0.99]]))
     assert burst_steps(bursts, 0) == []
     assert burst_steps(bursts, 1) == list(range(15))  # floor(0.99 * 16) steps

@@ -14,31 +14,31 @@ from tests.acting.test_novelty import observations, plain
 
 @pytest.mark.parametrize("name", ["discrete", "multi_discrete", "picture", "dict"])
 def test_the_bonus_is_that_of_plain_counts(name: str) -> None:
-    """Over 300 ticks of four copies with three actions; a second one goes on from the state of the first."""
+    """Over 300 steps of four environments with three actions; a second object resumes the first."""
     generator = np.random.default_rng(0)
     optimism, resumed = Optimism(4, 3, 0.5), Optimism(4, 3, 0.5)
     tried: list[Counter[Any]] = [Counter() for _ in range(4)]
     seldom = 0
-    for tick in range(300):
+    for step in range(300):
         observation = observations(name, 4, generator)
         action, last = generator.integers(3, size=4), generator.random(4) < 0.1
         kinds = [plain(observation, i) for i in range(4)]
         expected = [[0.5 / (tried[i][kind, a] + 1) for a in range(3)] for i, kind in enumerate(kinds)]
-        if tick == 150:
+        if step == 150:
             resumed.set_state(optimism.get_state())
-        if tick >= 150:
+        if step >= 150:
             assert resumed.bonus(observation).tolist() == expected
             resumed.acted(action, last)
         assert optimism.bonus(observation).tolist() == expected
         optimism.acted(action, last)
         for i in np.flatnonzero(~last):
             tried[i][kinds[i], int(action[i])] += 1
-        seldom += sum(len(set(row)) > 1 for row in expected)
+        seldom += sum(len(set(bonuses)) > 1 for bonuses in expected)
     assert seldom > 500, "counts differ between actions"
 
 
 def test_by_hand() -> None:
-    """One copy at one place takes action 1 twice and action 0 once; the second copy knows nothing of it."""
+    """In one environment action 1 is taken twice and action 0 once; the second one knows nothing of it."""
     optimism, here = Optimism(2, 3, 6.0), np.array([4, 4])
     for action in (1, 1, 0):
         optimism.bonus(here)
@@ -82,5 +82,5 @@ def test_few_observations_lose_their_places() -> None:
         optimism.bonus(observation)
         optimism.acted(np.array([2]), np.array([False]))
     kept = [optimism.bonus(observation).tolist() for observation in here]
-    assert all(row in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for row in kept)
-    assert sum(row == [[1.0] * 4] for row in kept) < 25
+    assert all(bonus in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for bonus in kept)
+    assert sum(bonus == [[1.0] * 4] for bonus in kept) < 25

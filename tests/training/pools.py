@@ -187,12 +187,12 @@ def assert_same(ours: Trainer, theirs: Trainer) -> None:
 def note_ticks(trainer: Trainer) -> list[dict[str, np.ndarray]]:
     """The rows of every tick from now on, by name."""
     seen: list[dict[str, np.ndarray]] = []
-    tick = trainer.actor.tick
+    tick = trainer.actor.vector_step
 
     def noted() -> tuple[Timesteps[np.ndarray], Any]:
         rows, episodes = tick()
         seen.append({name: part.copy() for name, part in named(rows).items()})
         return rows, episodes
 
-    trainer.actor.tick = noted  # type: ignore[method-assign]
+    trainer.actor.vector_step = noted  # type: ignore[method-assign]
     return seen

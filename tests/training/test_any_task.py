@@ -231,16 +231,16 @@ def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> 
 def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None:
     """Open episodes end as truncated with the row that waits in the checkpoint; ended ones keep that row."""
     before, after = (Trainer(adapted(name, actor={"num_envs": 6})) for _ in range(2))
-    while before.env_steps < 1_200 or not before.actor.rows.last.any():
+    while before.env_steps < 1_200 or not before.actor.timesteps.last.any():
         before.advance()
     checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
     after.set_state(checkpoint.load_state(tmp_path))
     assert not after.resume_is_exact
-    waiting = before.actor.rows
+    waiting = before.actor.timesteps
     env_steps = after.env_steps
     after.advance()
-    assert after.actor.rows.first.all() and after.env_steps == env_steps, "no action was taken"
-    seen, fresh = (named_parts(trainer.actor.rows.observation) for trainer in (after, Trainer(before.config)))
+    assert after.actor.timesteps.first.all() and after.env_steps == env_steps, "no action was taken"
+    seen, fresh = (named_parts(trainer.actor.timesteps.observation) for trainer in (after, Trainer(before.config)))
     if name == "cartpole-hidden":  # the episodes are not those that the run began with
         assert not np.isclose(seen["observation"], fresh["observation"]).any()
     num_timesteps = before.replay.get_state()["accumulator"]["num_timesteps"]

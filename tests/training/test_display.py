@@ -113,7 +113,7 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
 
     def eta(env_steps, learner_steps, seconds):
         now[0] = seconds
-        status.tick(env_steps, learner_steps)
+        status.progress(env_steps, learner_steps)
         return status.eta
 
     assert {eta(100 * n, 0, n / 10) for n in range(10)} == {"eta -:--"}
@@ -122,7 +122,7 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
     assert eta(11_016, 1_000, 141.0) == "eta 0:00"
     resumed = display._Status(2_000, 1_000, 100)
     now[0] += 10.0
-    resumed.tick(1_500, 150)
+    resumed.progress(1_500, 150)
     assert resumed.eta == "eta 0:10"
 
 

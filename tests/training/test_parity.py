@@ -197,7 +197,7 @@ def test_the_learners_td_errors_are_of_the_actors_choices(
     batch, info = draw(played)
     _, mask, q_taken, *_ = errors_of(played.trainer.learner, batch)
     anchor, stream = np.divmod(info.ids, NUM_ENVS)
-    given = np.stack(played.trainer.actor.rows.env.actions)
+    given = np.stack(played.trainer.actor.timesteps.env.actions)
     begins = batch.episode_step.numpy() == 0
     compared = np.flatnonzero(begins | (not windowed))
     for b in compared:

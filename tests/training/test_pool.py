@@ -56,13 +56,13 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
     trainer = trainer_of(2, lead, **{"actor.epsilon_anneal_env_steps": 200})
     published = {0: [one.detach().clone() for one in trainer.network.parameters()]}
     steps_at_tick, seen = [], note_ticks(trainer)
-    publish = trainer.actor.publish
+    publish = trainer.actor.sync_weights
 
     def noted(parameters: Any, version: int) -> None:
         published[version] = [one.detach().clone() for one in parameters]
         publish(parameters, version)
 
-    trainer.actor.publish = noted  # type: ignore[method-assign]
+    trainer.actor.sync_weights = noted  # type: ignore[method-assign]
     while trainer.env_steps < 400:
         steps_at_tick.append(trainer.learner_steps)
         trainer.advance()
@@ -74,12 +74,12 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
             version = steps_at_tick[max(0, number - lead)]
             ages.append(steps_at_tick[number] - version)
             if version != actor.version:  # or keys and values would be projected again, in another order
-                actor.publish(published[version], version)
+                actor.sync_weights(published[version], version)
             actor.env_steps = taken * 5 // share.num_envs
-            rows, _ = actor.tick()
+            rows, _ = actor.vector_step()
             taken += int((~rows.last).sum())
             for name, part in named(rows).items():
-                ours = tick[name][share.copies]
+                ours = tick[name][share.env_ids]
                 np.testing.assert_array_equal(ours, part.astype(ours.dtype), err_msg=f"{name} {number}")
     assert max(ages) == -(-lead * 5 // 20) and trainer.learner_steps > 10
     assert trainer.actor.metrics()["actor/parameter_age"] <= max(ages)
@@ -96,7 +96,7 @@ def test_how_fast_workers_are_changes_nothing(here: type[Here], monkeypatch: pyt
     assert leads == 10 and slow.actor.metrics()["actor/lead"] == 0, "in env steps, 2 ticks of 5 copies"
 
 
-def test_the_copies_are_shared_out() -> None:
+def test_the_environments_are_shared_out() -> None:
     assert [(part.start, part.stop) for part in shares(8, 3)] == [(0, 3), (3, 6), (6, 8)]
     assert shares(5, 1) == [Share(0, 5)]
     trainer = trainer_of(0, **{"actor.num_envs": 8, "actor.epsilon_anneal_env_steps": 0})
@@ -137,7 +137,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> 
 def test_a_resumed_actor_remembers_in_memory_of_its_own() -> None:
     """Where numbers lie in a checkpoint's file would decide how a CPU rounds their products."""
     ours, theirs = trainer_of(0).actor, trainer_of(0).actor
-    theirs.tick()
+    theirs.vector_step()
     saved = theirs.get_state()
     ours.set_state(saved)
     for name, remembered in ours.get_state()["memory"].items():
@@ -270,8 +270,8 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     exchange = Exchange(config, network, setup.make_schema(config, network))
     worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
     for _ in range(2):
-        worker.tick(0, 0, 0)
+        worker.vector_step(0, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="environment 4: its observation holds inf"):
-            worker.tick(0, 0, 0)
+            worker.vector_step(0, 0, 0)
     exchange.close()

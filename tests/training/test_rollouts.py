@@ -118,7 +118,7 @@ def test_a_run_is_that_of_plain_loops(
             naive.learn()
             for name, parameter in trainer.network.named_parameters():
                 torch.testing.assert_close(parameter.detach(), naive.p[name], rtol=0, atol=1e-9)
-    assert [actions.tolist() for actions in trainer.actor.rows.env.actions] == naive.actions
+    assert [actions.tolist() for actions in trainer.actor.timesteps.env.actions] == naive.actions
     assert losses == pytest.approx(naive.losses, rel=1e-6) and len(losses) > 6
     assert trainer.env_steps == naive.env_steps
 

@@ -395,7 +395,7 @@ def test_the_live_view_of_a_terminal():
 
     out = Terminal()
     view = display.View(out, 1000, 0, 0)
-    view.tick(500, 10)
+    view.progress(500, 10)
     view.row(
         {
             "env_steps": 500,

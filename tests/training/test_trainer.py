@@ -80,7 +80,7 @@ def test_training_is_the_same_however_often_it_is_logged() -> None:
     np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
 
 
-def test_a_run_that_goes_on_at_any_tick_logs_the_same_rows() -> None:
+def test_a_run_that_goes_on_at_any_vector_step_logs_the_same_rows() -> None:
     """With an update for every second tick and a row at each, rows without an update among them."""
     learner = {"env_steps_per_update": 8.0}
     trainer, other = (make_trainer(300, learner, warmup_env_steps=50, metrics_every=1) for _ in range(2))
