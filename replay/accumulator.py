@@ -175,4 +175,4 @@ class Accumulator:
 
     def _arrays(self) -> dict[str, Array]:
         starts = {"episode_start": self._episode_start, "origin": self._origin}
-        return {"num_timesteps": self.num_timesteps, **starts, "open": self._open}
+        return {"num_rows": self.num_timesteps, **starts, "open": self._open}

@@ -366,7 +366,7 @@ class SequenceReplay:
         ):
             if state[name] != value:
                 raise ValueError(f"replay state: {name} is {state[name]}; this replay has {value}")
-        num_timesteps = np.asarray(state["accumulator"]["num_timesteps"])
+        num_timesteps = np.asarray(state["accumulator"]["num_rows"])
         self._rings.set_state(state["rows"], self._used_slots(num_timesteps))
         self._accumulator.set_state(state["accumulator"])
         self.sampler.set_state(state["sampler"])

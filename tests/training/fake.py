@@ -35,12 +35,12 @@ class FakeEvaluator:
 
 
 class FakeTrainer:
-    """Ten steps a tick, a row every 50, an evaluation every 100 whose success grows and falls by chance."""
+    """Ten env steps at a time, a row every 50, an evaluation every 100 whose success goes by chance."""
 
     has_success = True
     resume_is_exact = True
     learner = SimpleNamespace(skipped_updates=0)
-    at_tick = staticmethod(lambda trainer: None)
+    at_step = staticmethod(lambda trainer: None)
 
     def __init__(self, config):
         self.config, self.env_steps, self.learner_steps, self._owed = config, 0, 0, True
@@ -69,7 +69,7 @@ class FakeTrainer:
             row |= {"learner/loss": self.generator.random(), "train/success": self.generator.random()}
         if self.env_steps % 100 == 0:
             self._evaluate()
-        type(self).at_tick(self)
+        type(self).at_step(self)
         return self._clocks() | row if row or self.evaluator.waiting else None
 
     def _clocks(self):
@@ -152,13 +152,13 @@ class Killed(BaseException):
 
 
 def at(trainer, env_steps, then):
-    """Do something at these env steps, whatever it is, and nothing at any other tick."""
+    """Do something at these env steps, whatever it is, and nothing at any other."""
 
-    def at_tick(running):
+    def at_step(running):
         if running.env_steps == env_steps:
             then()
 
-    trainer.at_tick = staticmethod(at_tick)
+    trainer.at_step = staticmethod(at_step)
 
 
 def fail_at(trainer, env_steps, error):

@@ -61,12 +61,12 @@ class Here:
     at_once = True
     """It acts when it is asked to; else when it is waited for."""
     made: ClassVar[list[Here]] = []
-    at_tick: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
+    at_step: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
 
     def __init__(self, task: str, make: Callable[..., Any], *arguments: Any, descriptors: Any = ()) -> None:
         assert not descriptors or descriptors == [arguments[-1]]
         self._task, self._asked, self._answers = task, deque[Any](), deque[Any]()
-        self.ticks, self.is_lost, self.hangs = 0, False, False
+        self.steps, self.is_lost, self.hangs = 0, False, False
         self._served = self._outcome(lambda: make(*arguments))
         self.made.append(self)
 
@@ -101,9 +101,9 @@ class Here:
         if self.is_lost:
             return
         method, arguments = self._asked.popleft()
-        if method == "tick":
-            self.ticks += 1
-            type(self).at_tick(self)
+        if method == "vector_step":
+            self.steps += 1
+            type(self).at_step(self)
             if self.is_lost or self.hangs:
                 return
         served, error = self._served
@@ -184,15 +184,15 @@ def assert_same(ours: Trainer, theirs: Trainer) -> None:
     assert ours.env_steps == theirs.env_steps
 
 
-def note_ticks(trainer: Trainer) -> list[dict[str, np.ndarray]]:
-    """The rows of every tick from now on, by name."""
+def note_steps(trainer: Trainer) -> list[dict[str, np.ndarray]]:
+    """The timesteps of every vector step from now on, by name."""
     seen: list[dict[str, np.ndarray]] = []
-    tick = trainer.actor.vector_step
+    vector_step = trainer.actor.vector_step
 
     def noted() -> tuple[Timesteps[np.ndarray], Any]:
-        rows, episodes = tick()
-        seen.append({name: part.copy() for name, part in named(rows).items()})
-        return rows, episodes
+        timesteps, episodes = vector_step()
+        seen.append({name: part.copy() for name, part in named(timesteps).items()})
+        return timesteps, episodes
 
     trainer.actor.vector_step = noted  # type: ignore[method-assign]
     return seen

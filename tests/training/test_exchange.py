@@ -36,7 +36,7 @@ def test_shared_arrays_are_the_same_memory() -> None:
 
 
 def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many are published while requests are open, those that they name stay as they were."""
+    """However many are synced while requests are open, those that they name stay as they were."""
     monkeypatch.setattr(here, "at_once", False)
     trainer = trainer_of(2, 3)
     actor = trainer.actor
@@ -59,13 +59,13 @@ def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: py
 
 
 def test_bytes_of_an_env_step(here: type[Here]) -> None:
-    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and the trace."""
+    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and memory."""
     trainer = trainer_of()
     fields = named(trainer.schema.timesteps)
-    trace = 8 * 2  # one layer of width 8 in float16
-    row = fields["observation"]
-    observation = int(np.prod(row.shape)) * np.dtype(row.dtype).itemsize
-    assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + trace + (1 + 8 + 8 + 1)
+    memory = 8 * 2  # one layer of width 8 in float16
+    field = fields["observation"]
+    observation = int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize
+    assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + memory + (1 + 8 + 8 + 1)
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
     assert exchange.versions == exchange.vector_steps + 1 == 4
     exchange.close()

@@ -148,10 +148,10 @@ def test_damaged_best_weights_are_refused_and_without_them_the_next_ones_are_the
 def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_path, trainer):
     trainer.extra = 0
 
-    def at_tick(running):
+    def at_step(running):
         trainer.extra = 1 << 20 if running.env_steps >= 500 else 0
 
-    trainer.at_tick = staticmethod(at_tick)
+    trainer.at_step = staticmethod(at_step)
     get_state = trainer.get_state
     trainer.get_state = lambda self, lazily: (
         get_state(self, lazily) | {"extra": np.zeros(trainer.extra, np.uint8)}

@@ -42,22 +42,22 @@ class Average(nn.Module):
     def initial_state(self, batch_size):
         return Hidden(self.keep.new_zeros(batch_size, self.width))
 
-    def state_from_memory(self, rows, valid, episode_step):
+    def state_from_memory(self, memory, valid, episode_step):
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
-        last = rows.hidden[:, -1].to(self.keep.dtype)
+        last = memory.hidden[:, -1].to(self.keep.dtype)
         return Hidden(last.masked_fill(~valid[:, -1:], 0.0))
 
     def cache(self, state):
         return state
 
     def forward(self, x, state, want_memory=True):
-        keep, hidden, rows = torch.sigmoid(self.keep), state.hidden, []
+        keep, hidden, steps = torch.sigmoid(self.keep), state.hidden, []
         for now in x.unbind(dim=1):
             hidden = keep * hidden + (1 - keep) * now
-            rows.append(hidden)
-        trace = torch.stack(rows, dim=1)
-        return x + trace, Hidden(hidden.detach()), Hidden(trace)
+            steps.append(hidden)
+        memory = torch.stack(steps, dim=1)
+        return x + memory, Hidden(hidden.detach()), Hidden(memory)
 
 
 def make_core(config):
@@ -98,16 +98,16 @@ class Leaks(Broken):
 
 class Stays(Broken):
     def forward(self, x, state, want_memory=True):
-        output, after, trace = super().forward(x, getattr(self, "left", None) or state, want_memory)
+        output, after, memory = super().forward(x, getattr(self, "left", None) or state, want_memory)
         if x.shape[0] == 4:
             self.left = after
-        return output, after, trace
+        return output, after, memory
 
 
 class Wide(Broken):
     def forward(self, x, state, want_memory=True):
-        output, after, trace = super().forward(x, state, want_memory)
-        return output, Hidden(after.hidden[:, None]), trace
+        output, after, memory = super().forward(x, state, want_memory)
+        return output, Hidden(after.hidden[:, None]), memory
 
 
 class Far(Broken):
@@ -267,7 +267,7 @@ def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_memory_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
     """A count grows too coarse for float16, and not for float32."""
     errors = refused(capsys, "--network.core", "broken_cores:Counts")
     assert "it breaks the contract 'the state made of stored stored memory is the carried one'" in errors
@@ -320,7 +320,7 @@ def test_a_core_that_fails_amid_a_run_is_one_line(
     """Once there are a checkpoint and a file. Nothing is saved amid a step; the run goes on from before."""
     files = ("fails", "run/checkpoint/latest")
     later = f"\n        if all(map(os.path.exists, {files})):\n            {failure}\n"
-    text = CORE.replace("\n        keep, hidden, rows = ", f"{later}        keep, hidden, rows = ")
+    text = CORE.replace("\n        keep, hidden, steps = ", f"{later}        keep, hidden, steps = ")
     (own_folder / "late_core.py").write_text(f"import os\nimport sys\n{text}")
     Path("fails").touch()
     saved = ("--checkpoint-every", "150", "--run-dir", "run")

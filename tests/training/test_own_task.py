@@ -33,8 +33,8 @@ class Count(Dynamics):
     def start(self, num, rng):
         self.t = np.zeros(num, np.int64)
 
-    def restart(self, rows, rng):
-        self.t[rows] = 0
+    def restart(self, env_ids, rng):
+        self.t[env_ids] = 0
 
     def step(self, action, rng):
         self.steps += 1
@@ -56,7 +56,7 @@ class Count(Dynamics):
     def read(self, state, num):
         return {"t": read_field("t", state["t"], (), num, np.int64, 0, 9)}
 
-    def picture(self, copy):
+    def picture(self, env_id):
         self.fail("picture")
         return np.zeros((8, 8, 3), np.uint8)
 

@@ -1,4 +1,4 @@
-"""Copies stepped by workers: their rows are the inline run's, also after a resume; what is refused."""
+"""Environments stepped by workers: their timesteps are the inline run's, after a resume too; refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dtqn.training.replay_fields import named
 from dtqn.training.setup import Share
 from envs import TaskError
 from tests.training import pools
-from tests.training.pools import Here, assert_same, note_ticks, plain, resume, start, train, trainer_of
+from tests.training.pools import Here, assert_same, note_steps, plain, resume, start, train, trainer_of
 
 here = pools.here
 _no_pictures = pools.no_pictures
@@ -54,32 +54,32 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
     """Actors alone, which are handed the parameters of the learner step that the schedule names."""
     lead = 3
     trainer = trainer_of(2, lead, **{"actor.epsilon_anneal_env_steps": 200})
-    published = {0: [one.detach().clone() for one in trainer.network.parameters()]}
-    steps_at_tick, seen = [], note_ticks(trainer)
-    publish = trainer.actor.sync_weights
+    synced = {0: [one.detach().clone() for one in trainer.network.parameters()]}
+    learner_steps, seen = [], note_steps(trainer)
+    sync_weights = trainer.actor.sync_weights
 
     def noted(parameters: Any, version: int) -> None:
-        published[version] = [one.detach().clone() for one in parameters]
-        publish(parameters, version)
+        synced[version] = [one.detach().clone() for one in parameters]
+        sync_weights(parameters, version)
 
     trainer.actor.sync_weights = noted  # type: ignore[method-assign]
     while trainer.env_steps < 400:
-        steps_at_tick.append(trainer.learner_steps)
+        learner_steps.append(trainer.learner_steps)
         trainer.advance()
     ages = []
     for share in (Share(0, 3), Share(3, 5, (1, 0))):
         network = setup.make_network(trainer.config)
         actor, taken = setup.make_actor(trainer.config, network, share), 0
-        for number, tick in enumerate(seen):
-            version = steps_at_tick[max(0, number - lead)]
-            ages.append(steps_at_tick[number] - version)
+        for number, step in enumerate(seen):
+            version = learner_steps[max(0, number - lead)]
+            ages.append(learner_steps[number] - version)
             if version != actor.version:  # or keys and values would be projected again, in another order
-                actor.sync_weights(published[version], version)
+                actor.sync_weights(synced[version], version)
             actor.env_steps = taken * 5 // share.num_envs
-            rows, _ = actor.vector_step()
-            taken += int((~rows.last).sum())
-            for name, part in named(rows).items():
-                ours = tick[name][share.env_ids]
+            timesteps, _ = actor.vector_step()
+            taken += int((~timesteps.last).sum())
+            for name, part in named(timesteps).items():
+                ours = step[name][share.env_ids]
                 np.testing.assert_array_equal(ours, part.astype(ours.dtype), err_msg=f"{name} {number}")
     assert max(ages) == -(-lead * 5 // 20) and trainer.learner_steps > 10
     assert trainer.actor.metrics()["actor/parameter_age"] <= max(ages)
@@ -93,7 +93,7 @@ def test_how_fast_workers_are_changes_nothing(here: type[Here], monkeypatch: pyt
     slow = trainer_of()
     assert train(slow, 280) == rows
     assert_same(slow, fast)
-    assert leads == 10 and slow.actor.metrics()["actor/lead"] == 0, "in env steps, 2 ticks of 5 copies"
+    assert leads == 10 and slow.actor.metrics()["actor/lead"] == 0, "in env steps, 2 steps of 5 environments"
 
 
 def test_the_environments_are_shared_out() -> None:
@@ -113,7 +113,7 @@ def test_the_environments_are_shared_out() -> None:
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> None:
-    """With the rows that workers had acted ahead."""
+    """With the timesteps that workers had acted ahead."""
     whole, resumed = trainer_of(), trainer_of()
     train(whole, 240)
     checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
@@ -159,24 +159,24 @@ def test_what_cannot_be_saved_begins_anew(here: type[Here], tmp_path: Path, lose
     assert not after.resume_is_exact and after.env_steps == before.env_steps
     ahead = 0 if lose else 2
     assert len(stored["actor"]["ahead"]) == ahead
-    seen = note_ticks(after)
+    seen = note_steps(after)
     train(after, 300)
-    waiting = 0 if lose else 1  # the rows that nobody has had yet
-    begun = [bool(tick["first"].all()) for tick in seen[: ahead + waiting + 1]]
+    waiting = 0 if lose else 1  # the timesteps that nobody has had yet
+    begun = [bool(step["first"].all()) for step in seen[: ahead + waiting + 1]]
     assert begun == [*[False] * (ahead + waiting), True]
     if lose:  # on seeds that the run has not had
-        fresh = note_ticks(start := trainer_of())
+        fresh = note_steps(start := trainer_of())
         train(start, 5)
         assert not np.array_equal(seen[0]["observation"][:3], fresh[0]["observation"][:3])
     train(before, 300)  # which goes on too
 
 
 def test_a_short_run_with_workers_ends_with_an_update(here: type[Here], tmp_path: Path) -> None:
-    """Ticks that workers have acted ahead are dropped where episodes end by order."""
+    """Vector steps that workers have acted ahead are dropped where episodes end by order."""
     flags = {"actor.pool": "process", "evaluator": "inline", "total_env_steps": 3, "warmup_env_steps": 3}
     flags |= {"evaluation.first_episodes": 1, "evaluation.episodes": 1}
     code, printed = start(tmp_path / "run", **flags)
-    assert code == 0 and "copies stepped by 2 workers" in printed
+    assert code == 0 and "environments stepped by 2 workers" in printed
     code, printed = resume(tmp_path / "run", total_env_steps=60)
     assert code == 0 and "resumed" in printed and "not exact" not in printed
     state = checkpoint.load_state(tmp_path / "run/checkpoint")
@@ -244,7 +244,7 @@ def test_workers_count_in_what_a_run_takes() -> None:
 
 
 class Failing(gymnasium.Env[Any, Any]):
-    """A third copy that observes infinity at its third step."""
+    """A third environment that observes infinity at its third step."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -263,8 +263,8 @@ class Failing(gymnasium.Env[Any, Any]):
         return np.full(1, value, np.float32), 0.0, False, self.steps == 9, {}
 
 
-def test_a_fault_names_the_copy_of_the_run() -> None:
-    """By its number among all copies; a worker whose task has failed does not step it again."""
+def test_a_fault_names_the_environment_of_the_run() -> None:
+    """By its number among all; a worker whose task has failed does not step it again."""
     flags = {"env": f"{__name__}:Failing", "network.recall_weight": 0}
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))

@@ -63,7 +63,7 @@ def test_it_forgets_the_parameters_that_it_was_made_with(network: dict[str, Any]
     assert stored["replay/memory_age"] == 40 and refreshed["replay/memory_age"] < 25
 
 
-def test_rows_but_for_the_trace_stay_as_they_were() -> None:
+def test_all_but_the_memory_stays_as_it_was() -> None:
     trainer = trainer_of("refreshed")
     while trainer.env_steps < 600:
         trainer.advance()
@@ -71,7 +71,7 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     for _ in range(5):
         trainer._learn(*trainer.updates.draw())
     after = trainer.replay.get_state()["rows"]
-    changed = {name for name, rows in before.items() if not np.array_equal(rows, after[name])}
+    changed = {name for name, values in before.items() if not np.array_equal(values, after[name])}
     assert changed == {"trace/memory", "trace_version"}
     # A stored memory is of the learner step that its version says; those never drawn are the actor's.
     touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))

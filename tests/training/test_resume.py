@@ -59,7 +59,7 @@ def reached(run_dir: Path) -> int:
 def test_killed_and_resumed_run_ends_like_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a checkpoint the actor has older parameters than the learner: every third update publishes."""
+    """In its metrics, its last checkpoint and its best evaluation."""
     monkeypatch.setattr(session, "learning_curve", lambda *_: None)  # a fifth of the time
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -102,7 +102,7 @@ def test_a_run_that_left_out_updates_says_so_at_its_end(tmp_path, trainer, monke
 
 def test_best_weights_are_those_of_the_best_evaluation(tmp_path, trainer):
     seen = {}
-    trainer.at_tick = staticmethod(lambda t: seen.update({t.env_steps: t.network.weight.clone()}))
+    trainer.at_step = staticmethod(lambda t: seen.update({t.env_steps: t.network.weight.clone()}))
     fake.start(tmp_path / "run")
     evaluations = {
         row["env_steps"]: row["eval/success"] for row in fake.rows(tmp_path / "run") if "eval/success" in row

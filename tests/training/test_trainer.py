@@ -56,7 +56,7 @@ def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> 
 
 
 def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
-    """Its only update is from episodes that were cut; the replay takes no more rows of these."""
+    """Its only update is from episodes that were cut; the replay takes no more timesteps of these."""
     short = make_trainer(8)
     run(short)
     assert short.learner_steps == 1
@@ -81,7 +81,7 @@ def test_training_is_the_same_however_often_it_is_logged() -> None:
 
 
 def test_a_run_that_goes_on_at_any_vector_step_logs_the_same_rows() -> None:
-    """With an update for every second tick and a row at each, rows without an update among them."""
+    """With an update for every second vector step and a row at each, rows without an update among them."""
     learner = {"env_steps_per_update": 8.0}
     trainer, other = (make_trainer(300, learner, warmup_env_steps=50, metrics_every=1) for _ in range(2))
     without = 0
@@ -103,17 +103,17 @@ def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
     assert planned_updates(trainer.config) == max(1, int((300 - warmup) / per_update))
 
 
-def test_figures_of_training_begin_when_every_copy_has_ended_an_episode() -> None:
-    """Success takes 1 step and failure 4; copies 0 to 3 of 4 begin with S S F, F, S F, F.
+def test_figures_of_training_begin_when_every_environment_has_ended_an_episode() -> None:
+    """Success takes 1 step and failure 4; environments 0 to 3 of 4 begin with S S F, F, S F, F.
 
-    Until tick 4, which ends the first failures, the first episodes alone count: half are successes. Of all
-    that have ended by then 3 of 5 are.
+    Until vector step 4, which ends the first failures, the first episodes alone count: half are successes.
+    Of all that have ended by then 3 of 5 are.
     """
     trainer, shown = make_trainer(1_000), []
-    ticks = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
-    for tick in ticks:
-        trainer.actor.ended = np.isin(np.arange(4), list(tick))
-        success = np.array(list(tick.values()), bool)
+    steps = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
+    for step in steps:
+        trainer.actor.ended = np.isin(np.arange(4), list(step))
+        success = np.array(list(step.values()), bool)
         trainer._remember(Episodes(success * 1.0, np.where(success, 1, 4), success))
         row = trainer._training_metrics()
         shown.append((row.get("train/success"), row.get("train/length"), row["train/episodes"]))
@@ -121,7 +121,7 @@ def test_figures_of_training_begin_when_every_copy_has_ended_an_episode() -> Non
     assert shown[3:] == [(1 / 2, 2.5, 5), (2 / 6, 3.0, 7), (3 / 7, 19 / 7, 8)]
 
 
-def test_the_window_holds_the_first_episode_of_many_copies() -> None:
+def test_the_window_holds_the_first_episode_of_many_environments() -> None:
     """The last 100 to end would be the longest of them."""
     trainer = make_trainer(1_000, actor={"num_envs": 120})
     for ended in range(120):

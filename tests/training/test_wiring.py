@@ -1,4 +1,4 @@
-"""Each tick of a run against plain loops: what is stored, drawn, weighed, updated, published, evaluated."""
+"""Each vector step of a run against plain loops: what is stored, drawn, weighed, updated and evaluated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "evaluation": {"episodes": 6, "num_envs": 4, "period": 40},
 }
 CASES: dict[str, dict[str, dict[str, Any]]] = {
-    "two updates a tick": {
+    "two updates a step": {
         "learner": {
             "env_steps_per_update": 2.0,
             "target_ema_rate": 0.05,
@@ -96,7 +96,7 @@ def configured(case: dict[str, dict[str, Any]]) -> Config:
             "device": "cpu",
             "wandb": "disabled",
             "total_env_steps": 160,
-            "warmup_env_steps": 71,  # within a tick
+            "warmup_env_steps": 71,  # within a vector step
             "metrics_every": 10**6,
             "network": NETWORK | case.get("network", {}),
             **groups,
@@ -109,18 +109,18 @@ def assert_same_weights(what: str, network: nn.Module, expected: nn.Module) -> N
     np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=0, atol=1e-6, err_msg=what)
 
 
-def assert_same_rows(trainer: Trainer, twin: NaiveTrainer) -> None:
+def assert_same_timesteps(trainer: Trainer, twin: NaiveTrainer) -> None:
     """All that is stored, ring by ring."""
     stored, size = trainer.replay.get_state()["rows"], twin.replay.size
     expected: list[dict[str, np.ndarray]] = []
     for stream in range(twin.num_envs):
-        rows = [row for episode in twin.replay.episodes[stream] for row in episode.rows]
-        first = max(0, len(rows) - size)
-        expected += [rows[i] for i in sorted(range(first, len(rows)), key=lambda i: i % size)]
+        steps = [step for episode in twin.replay.episodes[stream] for step in episode.rows]
+        first = max(0, len(steps) - size)
+        expected += [steps[i] for i in sorted(range(first, len(steps)), key=lambda i: i % size)]
     for name, values in stored.items():
         if name in ("episode_step", "sequence_learn_rows"):  # the replay's own
             continue
-        ours = np.array([row[name.removeprefix("trace/")] for row in expected])
+        ours = np.array([step[name.removeprefix("trace/")] for step in expected])
         np.testing.assert_allclose(values, ours, rtol=1e-3, atol=1e-6, err_msg=name)
 
 
@@ -152,9 +152,9 @@ def test_a_run_is_that_of_plain_loops(case: str, double: None) -> None:
             assert row["eval/return"] == pytest.approx(result.episode_return, rel=1e-12)
             assert row["eval/length"] == result.length
             evaluations.append(result)
-    assert_same_rows(trainer, twin)
+    assert_same_timesteps(trainer, twin)
     assert len(evaluations) == 4 and twin.version > 0
-    assert twin.replay.rows_so_far(0) > twin.replay.size, "no row was overwritten"
+    assert twin.replay.rows_so_far(0) > twin.replay.size, "nothing was overwritten"
     assert twin.replay.max_priority > 1, "no priority was above that which the first sequences have"
 
 

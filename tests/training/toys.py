@@ -33,7 +33,7 @@ def play_toy(monkeypatch: pytest.MonkeyPatch, time_limit: int = toy.MAX_LENGTH) 
 
 
 def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, memory_dtype: str, scale: float) -> None:
-    """Networks of this precision, with random parameters of this scale; replay stores traces in its own."""
+    """Networks of this precision, with random parameters of this scale; replay stores memory in its own."""
     make_schema = setup.make_schema
 
     def make_network(config: Config) -> nn.Module:
