@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from torch import Tensor
 
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
@@ -63,7 +64,7 @@ class Actor:
         self.env_steps = 0
         parameter = next(network.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
-        self._parameters: list[torch.Tensor] = list(network.parameters())
+        self._parameters: list[Tensor] = list(network.parameters())
         self._memory_names = list(network.memory_spec())
         self._initial = self._fresh_state()
         # A view: all environments share one start until they step.
@@ -85,7 +86,7 @@ class Actor:
         self.timesteps.begin(self.generator)
 
     @torch.no_grad()
-    def sync_weights(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+    def sync_weights(self, parameters: Sequence[Tensor], version: int) -> None:
         """Take over a network's `parameters`, in its order; `version` is the learner step they are from."""
         torch._foreach_copy_(self._parameters, list(parameters))
         self.version = version
@@ -105,9 +106,8 @@ class Actor:
         """Step every environment once: timesteps [N, ...] for replay, and the episodes that ended."""
         timesteps = self.timesteps
         self.bursts.begin(timesteps.first, self.generator)
-        inputs = timesteps.inputs(self.device, self.dtype)
-        q_values, state, memory = self._run(inputs, self.state, self._initial)
-        q, stored = q_values.cpu().numpy(), leaves(memory)
+        q, state, memory = self._run(timesteps.inputs(self.device, self.dtype), self.state, self._initial)
+        q, stored = q.cpu().numpy(), leaves(memory)
         count, everyone = len(q), np.arange(len(q))
         greedy = q.argmax(axis=1)
         epsilon = np.where(self.bursts.active(timesteps.length), 1.0, self.epsilon())
@@ -144,9 +144,7 @@ class Actor:
         return emitted, episodes
 
     @torch.no_grad()
-    def _step(
-        self, inputs: StepInputs, state: State, initial: State
-    ) -> tuple[torch.Tensor, State, StoredMemory]:
+    def _step(self, inputs: StepInputs, state: State, initial: State) -> tuple[Tensor, State, StoredMemory]:
         """Q-values [N, A] of each environment's timestep, the state after it and its stored memory."""
         output, state, memory = self.network(inputs, reset_states(state, initial, inputs.first[:, 0]))
         return output.q[:, 0], state, memory

@@ -90,14 +90,12 @@ class _Remote:
         """Call a method of the worker; `parameters` are those whose place `arguments` end with."""
         if self._fault is not None:
             raise self._fault
-        exchange = self._worker.exchange
+        worker, exchange = self._worker, self._worker.exchange
         if parameters is not None:
             for place, one in zip(exchange.parameters[arguments[-1]], parameters, strict=True):
                 place.numpy()[...] = one
-        answer = getattr(self._worker, method)(*arguments)
-        if method != "vector_step":
-            return answer
-        return exchange.get_step(arguments[0], self._worker.share.env_ids)
+        answer = getattr(worker, method)(*arguments)
+        return exchange.get_step(arguments[0], worker.share.env_ids) if method == "vector_step" else answer
 
 
 class RayWorker:

@@ -76,7 +76,7 @@ def timestep_fields(
     memory_spec: Mapping[str, MemorySpec],
     memory_dtype: str,
 ) -> Timesteps[Field]:
-    """How each part is stored; floats of the memory in `memory_dtype` where the network names no dtype."""
+    """How each part is stored; floats of stored memory in `memory_dtype` where the network names no dtype."""
 
     def of_space(space: gymnasium.Space) -> Field:
         return Field(space.shape or (), smallest_dtype(space), "rows")
@@ -169,11 +169,7 @@ class Schema:
             importance_weights=self._tensor(importance_weights),
             burn_in_facts=burn_in_facts,
             learn_facts=learn_facts,
-            novel_share=(
-                None
-                if novel_share is None
-                else self._tensor(np.full(len(batch.learn_timesteps), novel_share))
-            ),
+            novel_share=None if novel_share is None else self._tensor(np.full(len(valid), novel_share)),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

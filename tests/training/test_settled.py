@@ -102,7 +102,7 @@ def test_what_is_not_started_is_printed_as_it_is_given(capsys: pytest.CaptureFix
     assert (printed["threads"], printed["evaluator"]) == ("auto", "auto")
 
 
-def test_trainings_of_a_comparison_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_a_comparison_have_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free_cores", lambda: 8)
     (config,) = compare.plan(["dqn"], [1], None, {})
     assert (config.threads, config.evaluator) == (1, "inline")

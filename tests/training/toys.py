@@ -44,10 +44,9 @@ def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, memory_dtype
 
     def schema_of(config: Config, network: nn.Module) -> Schema:
         schema = make_schema(config, network)
+        kind = np.dtype(memory_dtype)
         schema.fields = {
-            name: dataclasses.replace(field, dtype=np.dtype(memory_dtype))
-            if field.block == "trace"
-            else field
+            name: dataclasses.replace(field, dtype=kind) if field.block == "trace" else field
             for name, field in schema.fields.items()
         }
         return schema
