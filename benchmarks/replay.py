@@ -29,16 +29,16 @@ MEAN_EPISODE = 60
 WINDOW = 40
 LAYOUT = SequenceLayout(learn_length=40, sequence_period=40, burn_in_length=10, n_step=3)
 FIELDS = {
-    "observation": Field((6,), np.uint8, "rows"),
-    "prev_action": Field((), np.uint8, "rows"),
-    "reward": Field((), np.float32, "rows"),
-    "discount": Field((), np.uint8, "rows"),
-    "first": Field((), np.bool_, "rows"),
-    "last": Field((), np.bool_, "rows"),
+    "observation": Field((6,), np.uint8, "timesteps"),
+    "prev_action": Field((), np.uint8, "timesteps"),
+    "reward": Field((), np.float32, "timesteps"),
+    "discount": Field((), np.uint8, "timesteps"),
+    "first": Field((), np.bool_, "timesteps"),
+    "last": Field((), np.bool_, "timesteps"),
     "version": Field((), np.int32, "stored"),
     "q_max": Field((), np.float32, "stored"),
     "q_taken": Field((), np.float32, "stored"),
-    "trace": Field((2, 64), np.float16, "trace", WINDOW),
+    "trace": Field((2, 64), np.float16, "memory", WINDOW),
 }
 Array = npt.NDArray[Any]
 

@@ -79,9 +79,9 @@ def timestep_fields(
     """How each part is stored; floats of stored memory in `memory_dtype` where the network names no dtype."""
 
     def of_space(space: gymnasium.Space) -> Field:
-        return Field(space.shape or (), smallest_dtype(space), "rows")
+        return Field(space.shape or (), smallest_dtype(space), "timesteps")
 
-    flag = Field((), np.dtype(np.bool_), "rows")
+    flag = Field((), np.dtype(np.bool_), "timesteps")
     return Timesteps(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
@@ -89,14 +89,14 @@ def timestep_fields(
             else of_space(observation_space)
         ),
         prev_action=of_space(action_space),
-        reward=Field((), np.dtype(np.float32), "rows"),
+        reward=Field((), np.dtype(np.float32), "timesteps"),
         discount=flag,
         first=flag,
         last=flag,
-        **{name: Field((), dtype, "rows") for name, dtype in FACTS.items()},
+        **{name: Field((), dtype, "timesteps") for name, dtype in FACTS.items()},
         version=Field((), np.dtype(np.int32), "stored"),
         memory={
-            name: Field(spec.shape, spec.dtype or np.dtype(memory_dtype), "trace", spec.window)
+            name: Field(spec.shape, spec.dtype or np.dtype(memory_dtype), "memory", spec.window)
             for name, spec in memory_spec.items()
         },
     )
@@ -121,7 +121,7 @@ class Schema:
         window = max((field.window for field in timesteps.memory.values()), default=0)
         version = timesteps.version
         if memory.is_refreshed and window:
-            version = replace(version, block="trace", window=window)
+            version = replace(version, block="memory", window=window)
         self.fields: dict[str, Field] = {**named(timesteps), memory.version: version}
         """Name -> field, as replay takes them."""
         self.input_names = [*named_parts(timesteps.observation), NAMES.prev_action, NAMES.reward, NAMES.first]
@@ -136,7 +136,7 @@ class Schema:
 
         A timestep's is as fresh as the oldest memory that its sequence started from.
         """
-        memory = {f"{_MEMORY}{name}": part.cpu().numpy() for name, part in fresh.rows.items()}
+        memory = {f"{_MEMORY}{name}": part.cpu().numpy() for name, part in fresh.memory.items()}
         made = sampled.memory[self.memory.version]
         oldest = np.where(sampled.memory_valid, made, version).min(axis=1, initial=version)
         return {**memory, self.memory.version: oldest[fresh.sequence.cpu().numpy()]}

@@ -50,20 +50,20 @@ class Staleness:
         sampled, info = self._replay.sample(SEQUENCES, self.generator)
         version, memory_version = NAMES.version, self._schema.memory.version
         prefix = self._replay.prefix(info.ids, {version, memory_version})
-        if not len(prefix.anchors):
+        if not len(prefix.starts):
             return {}
         available = torch.from_numpy(prefix.available.nonzero()[0])
         read = self._learner.learned(self._schema.sequences(sampled, info.importance_weights))
         batch = take(read, available.to(self._schema.device))
         start = batch.episode_step.cpu().numpy()
         learn_start = start + batch.burn_in_timesteps.cpu().numpy()
-        step = np.arange(prefix.rows[version].shape[1])
+        step = np.arange(prefix.timesteps[version].shape[1])
         end = learn_start + batch.learned_steps.cpu().numpy()
         learned = (step >= learn_start[:, None]) & (step < end[:, None])
         oldest = start - batch.memory_valid.sum(dim=1).cpu().numpy()
         remembered = (step < start[:, None]) & (step >= oldest[:, None])
-        age = self._learner.learner_steps - prefix.rows[version]
-        memory_age = self._learner.learner_steps - prefix.rows[memory_version]
+        age = self._learner.learner_steps - prefix.timesteps[version]
+        memory_age = self._learner.learner_steps - prefix.timesteps[memory_version]
         measured: dict[str, float | int | None] = {
             "replay/parameter_age": float(age[learned].mean()),
             "replay/memory_age": float(memory_age[remembered].mean()) if remembered.any() else None,
@@ -96,7 +96,7 @@ class Staleness:
         def inputs(start: int, stop: int) -> StepInputs:
             """Those timesteps of the sequences' episodes, counted from their first ones."""
             names = self._schema.input_names
-            return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).rows)
+            return self._schema.inputs(self._replay.prefix(ids[chosen], names, start, stop).timesteps)
 
         taken = take(batch, members)
         found = discrepancy(self._learner.online, taken, inputs, CHUNK_TIMESTEPS)

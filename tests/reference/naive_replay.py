@@ -13,21 +13,21 @@ import numpy as np
 
 
 class Episode:
-    """Rows of one stream from a first row to a last one, or to the newest while it is open."""
+    """Timesteps of one stream from a first to a last one, or to the newest while it is open."""
 
-    def __init__(self, start: int) -> None:
-        self.start = start  # number of its first row in the stream
-        self.rows: list[dict[str, np.ndarray]] = []
+    def __init__(self, begin: int) -> None:
+        self.begin = begin  # number of its first timestep in the stream
+        self.timesteps: list[dict[str, np.ndarray]] = []
         self.ended = False
         self.cuts: list[int] = []  # steps at which sequences end and the next ones begin
 
-    def anchors(self, period: int) -> list[tuple[int, int | None]]:
-        """(anchor's step, the step of the row that its sequence has to end at); None: it is open still."""
+    def starts(self, period: int) -> list[tuple[int, int | None]]:
+        """(a start's step, the step that its sequence has to end at); None: it is open still."""
         found: list[tuple[int, int | None]] = []
-        ends: list[int | None] = [*self.cuts, len(self.rows) - 1 if self.ended else None]
-        for start, end in zip([0, *self.cuts], ends, strict=True):
-            last = len(self.rows) - 1 if end is None else end
-            found += [(anchor, end) for anchor in range(start, last, period)]
+        ends: list[int | None] = [*self.cuts, len(self.timesteps) - 1 if self.ended else None]
+        for origin, end in zip([0, *self.cuts], ends, strict=True):
+            last = len(self.timesteps) - 1 if end is None else end
+            found += [(start, end) for start in range(origin, last, period)]
         return found
 
 
@@ -46,16 +46,17 @@ class NaiveReplay:
         self.max_priority = 1.0
         self.forgotten: set[int] = set()
 
-    def append(self, rows: dict[str, np.ndarray], streams: list[int]) -> list[int]:
+    def append(self, timesteps: dict[str, np.ndarray], streams: list[int]) -> list[int]:
         for i, stream in enumerate(streams):
-            row = {name: self.cast(rows[name][i], field.dtype) for name, field in self.fields.items()}
+            fields = self.fields.items()
+            timestep = {name: self.cast(timesteps[name][i], field.dtype) for name, field in fields}
             episodes = self.episodes[stream]
-            if row["first"]:
+            if timestep["first"]:
                 if episodes and not episodes[-1].ended:
                     self.cut(episodes[-1])
-                episodes.append(Episode(self.rows_so_far(stream)))
-            episodes[-1].rows.append(row)
-            episodes[-1].ended = bool(row["last"])
+                episodes.append(Episode(self.so_far(stream)))
+            episodes[-1].timesteps.append(timestep)
+            episodes[-1].ended = bool(timestep["last"])
         return self.note_new()
 
     def end_episodes(self, streams: list[int]) -> list[int]:
@@ -67,7 +68,7 @@ class NaiveReplay:
     def end_sequences(self) -> list[int]:
         for episodes in self.episodes:
             if episodes and not episodes[-1].ended:
-                episodes[-1].cuts.append(len(episodes[-1].rows) - 1)
+                episodes[-1].cuts.append(len(episodes[-1].timesteps) - 1)
         return self.note_new()
 
     def forget(self, ids: list[int]) -> None:
@@ -84,21 +85,21 @@ class NaiveReplay:
         return applied
 
     def write_back(self, ids: list[int], offsets: list[int], values: dict[str, np.ndarray]) -> int:
-        """Into the rows that are still stored, whatever episode they are of."""
+        """Into the timesteps that are still stored, whatever episode they are of."""
         written = 0
         for i, (id_, offset) in enumerate(zip(ids, offsets, strict=True)):
             stream, number = id_ % self.num_streams, id_ // self.num_streams + offset
             for episode in self.episodes[stream]:
-                step = number - episode.start
-                if 0 <= step < len(episode.rows) and self.is_stored(stream, number):
+                step = number - episode.begin
+                if 0 <= step < len(episode.timesteps) and self.is_stored(stream, number):
                     for name, of_field in values.items():
-                        episode.rows[step][name] = self.cast(of_field[i], self.fields[name].dtype)
+                        episode.timesteps[step][name] = self.cast(of_field[i], self.fields[name].dtype)
                     written += 1
         return written
 
     def cut(self, episode: Episode) -> None:
         episode.ended = True
-        episode.rows[-1]["last"] = np.True_
+        episode.timesteps[-1]["last"] = np.True_
 
     @staticmethod
     def cast(value: np.ndarray, dtype: Any) -> np.ndarray:
@@ -108,35 +109,35 @@ class NaiveReplay:
             value = np.where(value > largest, largest, np.where(value < -largest, -largest, value))
         return value.astype(dtype)
 
-    def rows_so_far(self, stream: int) -> int:
-        return sum(len(episode.rows) for episode in self.episodes[stream])
+    def so_far(self, stream: int) -> int:
+        return sum(len(episode.timesteps) for episode in self.episodes[stream])
 
     def num_steps(self) -> int:
-        return sum(min(self.rows_so_far(stream), self.size) for stream in range(self.num_streams))
+        return sum(min(self.so_far(stream), self.size) for stream in range(self.num_streams))
 
-    def is_stored(self, stream: int, row: int) -> bool:
-        return row >= self.rows_so_far(stream) - self.size
+    def is_stored(self, stream: int, number: int) -> bool:
+        return number >= self.so_far(stream) - self.size
 
     def sampleable(self) -> dict[int, tuple[int, Episode, int]]:
-        """{id: (stream, episode, anchor's step in it)}, in the order of the rings' slots."""
+        """{id: (stream, episode, its start's step there)}, in the order of the rings' slots."""
         found = []
         for stream in range(self.num_streams):
-            oldest_stored = self.rows_so_far(stream) - self.size
+            oldest_stored = self.so_far(stream) - self.size
             for episode in self.episodes[stream]:
-                last = len(episode.rows) - 1
-                for anchor, end in episode.anchors(self.layout.sequence_period):
+                last = len(episode.timesteps) - 1
+                for start, end in episode.starts(self.layout.sequence_period):
                     complete = end is not None
                     if not complete:
-                        complete = anchor + self.layout.learn_length - 1 + self.layout.n_step <= last
-                    if (episode.start + anchor) * self.num_streams + stream in self.forgotten:
+                        complete = start + self.layout.learn_length - 1 + self.layout.n_step <= last
+                    if (episode.begin + start) * self.num_streams + stream in self.forgotten:
                         complete = False
-                    oldest = max(0, anchor - self.layout.burn_in_length - self.window)
-                    if complete and episode.start + oldest >= oldest_stored:
-                        found.append((stream, (episode.start + anchor) % self.size, episode, anchor))
+                    oldest = max(0, start - self.layout.burn_in_length - self.window)
+                    if complete and episode.begin + oldest >= oldest_stored:
+                        found.append((stream, (episode.begin + start) % self.size, episode, start))
         found.sort(key=lambda entry: entry[:2])
         return {
-            (episode.start + anchor) * self.num_streams + stream: (stream, episode, anchor)
-            for stream, _, episode, anchor in found
+            (episode.begin + start) * self.num_streams + stream: (stream, episode, start)
+            for stream, _, episode, start in found
         }
 
     def note_new(self) -> list[int]:
@@ -168,35 +169,35 @@ class NaiveReplay:
         return [weight / max(raw) for weight in raw]
 
     def sequence(self, id_: int) -> dict[str, Any]:
-        """The blocks of one sequence as lists of rows, without padding."""
-        _, episode, anchor = self.sampleable()[id_]
-        start = anchor
-        while start > 0 and anchor - start < self.layout.burn_in_length:
-            start -= 1
-        end = dict(episode.anchors(self.layout.sequence_period))[anchor]
-        last = len(episode.rows) - 1 if end is None else end
+        """The blocks of one sequence as lists of timesteps, without padding."""
+        _, episode, start = self.sampleable()[id_]
+        first = start
+        while first > 0 and start - first < self.layout.burn_in_length:
+            first -= 1
+        end = dict(episode.starts(self.layout.sequence_period))[start]
+        last = len(episode.timesteps) - 1 if end is None else end
         learn = []
-        for step in range(anchor, anchor + self.layout.learn_length + self.layout.n_step):
+        for step in range(start, start + self.layout.learn_length + self.layout.n_step):
             if step <= last:
-                learn.append(episode.rows[step])
-        learned = [step for step in range(anchor, anchor + self.layout.learn_length) if step + 1 <= last]
+                learn.append(episode.timesteps[step])
+        learned = [step for step in range(start, start + self.layout.learn_length) if step + 1 <= last]
         return {
             "memory": {
-                name: [row[name] for row in episode.rows[max(0, start - field.window) : start]]
+                name: [step[name] for step in episode.timesteps[max(0, first - field.window) : first]]
                 for name, field in self.fields.items()
                 if field.window
             },
-            "burn_in": episode.rows[start:anchor],
+            "burn_in": episode.timesteps[first:start],
             "learn": learn,
             "learned_steps": len(learned),
-            "episode_step": start,
+            "episode_step": first,
         }
 
     def prefix(self, id_: int) -> tuple[list[dict[str, np.ndarray]], int] | None:
-        """Rows from the episode's start to the learned segment's end, and the anchor; None if not all stored."""
+        """Its timesteps from the episode's first one on, and the start; None where not all are stored."""
         if id_ not in self.sampleable():
             return None
-        stream, episode, anchor = self.sampleable()[id_]
-        if not self.is_stored(stream, episode.start):
+        stream, episode, start = self.sampleable()[id_]
+        if not self.is_stored(stream, episode.begin):
             return None
-        return episode.rows[:anchor] + self.sequence(id_)["learn"], anchor
+        return episode.timesteps[:start] + self.sequence(id_)["learn"], start

@@ -68,23 +68,23 @@ class NaiveTrainer:
         self.replay_generator = np.random.default_rng(self.seed(2))
         replay = config.replay
         fields = {
-            name: Field(spec.shape, replay.memory_dtype, "trace", spec.window)
+            name: Field(spec.shape, replay.memory_dtype, "memory", spec.window)
             for name, spec in network.memory_spec().items()
         }
         fields |= {
-            "observation": Field(self.task.observation_space.shape, np.int64, "rows"),
-            "prev_action": Field((), np.int64, "rows"),
-            "reward": Field((), np.float32, "rows"),
-            "discount": Field((), np.bool_, "rows"),
-            "first": Field((), np.bool_, "rows"),
-            "last": Field((), np.bool_, "rows"),
-            "novel": Field((), np.bool_, "rows"),
-            "q_max": Field((), np.float32, "rows"),
-            "q_taken": Field((), np.float32, "rows"),
+            "observation": Field(self.task.observation_space.shape, np.int64, "timesteps"),
+            "prev_action": Field((), np.int64, "timesteps"),
+            "reward": Field((), np.float32, "timesteps"),
+            "discount": Field((), np.bool_, "timesteps"),
+            "first": Field((), np.bool_, "timesteps"),
+            "last": Field((), np.bool_, "timesteps"),
+            "novel": Field((), np.bool_, "timesteps"),
+            "q_max": Field((), np.float32, "timesteps"),
+            "q_taken": Field((), np.float32, "timesteps"),
             "version": Field((), np.int64, "stored"),
         }
         window = max((spec.window for spec in network.memory_spec().values()), default=0)
-        fields["trace_version"] = Field((), np.int64, "trace" if window else "stored", window)
+        fields["trace_version"] = Field((), np.int64, "memory" if window else "stored", window)
         self.trace_names = list(network.memory_spec())
         self.replay = NaiveReplay(
             fields,
@@ -244,7 +244,7 @@ class NaiveTrainer:
         if self.refreshed:
             fresh = update.memory
             assert fresh is not None
-            values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.rows.items()}
+            values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.memory.items()}
             versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
             values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)

@@ -1,4 +1,4 @@
-"""Rows whose content says where they belong, and random streams of them."""
+"""Timesteps whose content says where they belong, and random streams of them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 from replay import Field, ProportionalSampler, Sampler, SequenceLayout, SequenceReplay
 
 FIELDS = {
-    "observation": Field((2,), np.uint16, "rows", 3),  # (stream + 1, row number + 1): 0 was never written
-    "prev_action": Field((), np.uint8, "rows"),
-    "reward": Field((), np.float32, "rows"),
-    "first": Field((), np.bool_, "rows"),
-    "last": Field((), np.bool_, "rows"),
+    "observation": Field((2,), np.uint16, "timesteps", 3),  # (stream + 1, number + 1): 0 was never written
+    "prev_action": Field((), np.uint8, "timesteps"),
+    "reward": Field((), np.float32, "timesteps"),
+    "first": Field((), np.bool_, "timesteps"),
+    "last": Field((), np.bool_, "timesteps"),
     "q_max": Field((), np.float32, "stored"),
-    "trace": Field((2, 3), np.float16, "trace", 4),
-    "hidden": Field((), np.float32, "trace", 1),
+    "state": Field((2, 3), np.float16, "memory", 4),
+    "hidden": Field((), np.float32, "memory", 1),
 }
 
 
 class Streams:
-    """Several streams of episodes: `rows(streams, first, last)` makes the next row of each."""
+    """Several streams of episodes: `timesteps(streams, first, last)` makes the next one of each."""
 
     def __init__(self, num_streams: int) -> None:
         self.count = np.zeros(num_streams, np.int64)
         self.open = np.zeros(num_streams, np.bool_)
 
-    def rows(self, streams: np.ndarray, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
+    def timesteps(self, streams: np.ndarray, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
         number = self.count[streams]
         self.count[streams] += 1
         self.open[streams] = ~last
-        trace = (streams * 1000.0 + number)[:, None, None] + np.arange(6.0).reshape(2, 3) / 8
+        state = (streams * 1000.0 + number)[:, None, None] + np.arange(6.0).reshape(2, 3) / 8
         return {
             "observation": np.stack([streams + 1, number + 1], axis=1).astype(np.uint16),
             "prev_action": (number % 5).astype(np.uint8),
@@ -40,7 +40,7 @@ class Streams:
             "first": first,
             "last": last,
             "q_max": (number + streams * 0.5).astype(np.float32),
-            "trace": trace.astype(np.float32),
+            "state": state.astype(np.float32),
             "hidden": (number + 0.125).astype(np.float32),
         }
 
@@ -69,5 +69,5 @@ def append_episode(
     which, ids = np.array([stream]), []
     for step in range(num_timesteps):
         last = ended and step == num_timesteps - 1
-        ids.extend(replay.append(streams.rows(which, np.array([step == 0]), np.array([last])), which))
+        ids.extend(replay.append(streams.timesteps(which, np.array([step == 0]), np.array([last])), which))
     return [int(id_) for id_ in ids]

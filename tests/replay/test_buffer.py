@@ -34,9 +34,9 @@ def test_bytes_are_those_allocated(capacity: int, num_streams: int) -> None:
 
 
 def test_batch_by_hand() -> None:
-    """learn 4, n 2, burn_in 2, window 4, an episode of 12 rows: the sequence at anchor 8.
+    """learn 4, n 2, burn_in 2, window 4, an episode of 12 timesteps: the sequence that starts at 8.
 
-    row        0  1  2  3  4  5  6  7  8  9 10 11
+    timestep   0  1  2  3  4  5  6  7  8  9 10 11
     block            m  m  m  m  b  b  =  =  =  .
     """
     replay, streams = small_replay(), Streams(1)
@@ -46,29 +46,25 @@ def test_batch_by_hand() -> None:
     batch, info = replay.sample(1, np.random.default_rng(0))
     assert info.ids.tolist() == [8]
     assert (batch.memory["hidden"] - 0.125).tolist() == [[5.0]]
-    assert batch.memory["trace"][0, :, 0, 0].tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert batch.memory["state"][0, :, 0, 0].tolist() == [2.0, 3.0, 4.0, 5.0]
     assert batch.memory_valid.tolist() == [[True] * 4]
     assert (batch.burn_in["observation"][0, :, 1] - 1).tolist() == [6, 7]
     assert (batch.learn["observation"][0, :, 1] - 1).tolist() == [8, 9, 10, 11]
     assert batch.learn["last"].tolist() == [[False, False, False, True]]
-    assert (batch.burn_in_timesteps, batch.learn_timesteps, batch.learned_steps, batch.episode_step) == (
-        2,
-        4,
-        3,
-        6,
-    )
+    assert (batch.burn_in_timesteps, batch.learn_timesteps) == (2, 4)
+    assert (batch.learned_steps, batch.episode_step) == (3, 6)
 
 
 def test_padding_and_cropping_by_hand() -> None:
-    """A whole sequence beside an episode of one transition: rows are padded right, memory left."""
+    """A whole sequence beside an episode of one transition: timesteps are padded right, memory left."""
     replay, streams = small_replay(), Streams(1)
     ids = append_episode(replay, streams, 0, 9) + append_episode(replay, streams, 0, 2)
     assert ids == [0, 4, 9]
     replay.update_priorities(ids, [0.0, 1.0, 1.0])
     batch, info = replay.sample(2, np.random.default_rng(0))
     assert info.ids.tolist() == [4, 9]
-    assert batch.memory_valid.tolist() == [[True, True], [False, False]]  # 2 rows of 4: cropped
-    assert batch.memory["trace"].shape == (2, 2, 2, 3)
+    assert batch.memory_valid.tolist() == [[True, True], [False, False]]  # 2 timesteps of 4: cropped
+    assert batch.memory["state"].shape == (2, 2, 2, 3)
     assert (batch.learn["observation"][:, :, 1] - 1).tolist() == [[4, 5, 6, 7, 8], [9, 10, 10, 10, 10]]
     assert batch.learned_steps.tolist() == [4, 1]
     assert batch.burn_in_timesteps.tolist() == [2, 0]
@@ -79,67 +75,67 @@ def test_blocks_may_be_empty() -> None:
     replay, streams = small_replay(), Streams(1)
     append_episode(replay, streams, 0, 3)
     batch, _ = replay.sample(2, np.random.default_rng(0))
-    assert batch.memory["trace"].shape == (2, 0, 2, 3)
+    assert batch.memory["state"].shape == (2, 0, 2, 3)
     assert batch.memory_valid.shape == (2, 0)
     assert batch.burn_in["observation"].shape == (2, 0, 2)
     assert batch.learn["observation"].shape == (2, 3, 2)
-    rows, counts, learned = replay.learn_timesteps([], ["q_max"])
-    assert (rows["q_max"].shape, len(counts), len(learned)) == ((0, 0), 0, 0)
-    assert len(replay.prefix([], ["q_max"]).row_counts) == 0
+    learn, counts, learned = replay.learn_timesteps([], ["q_max"])
+    assert (learn["q_max"].shape, len(counts), len(learned)) == ((0, 0), 0, 0)
+    assert len(replay.prefix([], ["q_max"]).num_timesteps) == 0
 
 
 def test_a_network_without_memory() -> None:
     fields = {name: replace(FIELDS[name], window=0) for name in ("observation", "first", "last")}
     replay = SequenceReplay(fields, SequenceLayout(1, 1, 0, 1), 3, 1, proportional(0.9, 0.6))
     for step in range(8):
-        rows = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
-        replay.append({name: np.array(value) for name, value in rows.items()})
+        timestep = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
+        replay.append({name: np.array(value) for name, value in timestep.items()})
     batch, _ = replay.sample(2, np.random.default_rng(0))
     assert batch.memory == {}
     assert batch.memory_valid.shape == (2, 0)
     assert batch.learn["observation"][:, :, 1].tolist() == [[6, 7], [5, 6]]  # slots 0 and 2 of the ring of 3
 
 
-def test_eviction_waits_for_the_last_row_that_is_needed() -> None:
-    """Ring of 13 rows, reach 6 (window 4 + burn_in 2): an endless episode, anchors 0, 4, 8, ...
+def test_eviction_waits_for_the_last_timestep_that_is_needed() -> None:
+    """Ring of 13 timesteps, reach 6 (window 4 + burn_in 2): an endless episode, starts 0, 4, 8, ...
 
-    Row t overwrites row t - 13. Anchor 0, 4 need row 0; anchor 8 needs row 2; anchor 12 needs row 6.
+    Timestep t overwrites t - 13. Starts 0 and 4 need timestep 0; start 8 needs 2; start 12 needs 6.
     """
     replay, streams = small_replay(capacity=13), Streams(1)
     alive = []
     for step in range(21):
-        rows = streams.rows(np.array([0]), np.array([step == 0]), np.array([False]))
-        replay.append(rows)
+        timestep = streams.timesteps(np.array([0]), np.array([step == 0]), np.array([False]))
+        replay.append(timestep)
         alive.append([id_ for id_ in range(0, 24, 4) if replay.update_priorities([id_], [1.0])])
     assert alive[12] == [0, 4]
-    assert alive[13] == [4, 8][1:]  # row 0 is gone, and with it anchors 0 and 4
+    assert alive[13] == [4, 8][1:]  # timestep 0 is gone, and with it starts 0 and 4
     assert alive[14] == [8]
-    assert alive[15] == []  # row 2 is gone
+    assert alive[15] == []  # timestep 2 is gone
     assert alive[17] == [12]
     assert alive[18] == [12]
-    assert alive[19] == []  # row 6 is gone
+    assert alive[19] == []  # timestep 6 is gone
 
 
-def run_on(replay: SequenceReplay, streams: Streams, random: np.random.Generator, ticks: int) -> list[Any]:
+def run_on(replay: SequenceReplay, streams: Streams, random: np.random.Generator, steps: int) -> list[Any]:
     """Random operations; everything that comes out of them."""
     out: list[Any] = []
-    for _ in range(ticks):
+    for _ in range(steps):
         which = np.arange(replay.num_streams)
         last = random.random(len(which)) < 0.1
-        out.append(replay.append(streams.rows(which, ~streams.open, last)))
+        out.append(replay.append(streams.timesteps(which, ~streams.open, last)))
         if replay.num_sequences:
             batch, info = replay.sample(4, random)
             out += [info, batch, replay.update_priorities(info.ids, random.exponential(1.0, 4))]
     return out
 
 
-@pytest.mark.parametrize("ticks", [0, 5, 40, 500])
-def test_state_continues_bit_for_bit(ticks: int) -> None:
+@pytest.mark.parametrize("steps", [0, 5, 40, 500])
+def test_state_continues_bit_for_bit(steps: int) -> None:
     original, streams = small_replay(capacity=150, num_streams=3), Streams(3)
     random = np.random.default_rng(0)
-    run_on(original, streams, random, ticks)
+    run_on(original, streams, random, steps)
     state = original.get_state()
-    assert all(len(ring) == original.num_steps for ring in state["rows"].values())  # rows in use only
+    assert all(len(ring) == original.num_steps for ring in state["rows"].values())  # slots in use only
 
     resumed, streams_too = small_replay(capacity=150, num_streams=3), Streams(3)
     run_on(resumed, Streams(3), np.random.default_rng(9), 17)  # what was in it before does not matter
@@ -147,9 +143,7 @@ def test_state_continues_bit_for_bit(ticks: int) -> None:
     streams_too.count, streams_too.open = streams.count.copy(), streams.open.copy()
     random_too = np.random.default_rng()
     random_too.bit_generator.state = random.bit_generator.state
-    expected = run_on(
-        original, streams, random, 200
-    )  # the saved state is a copy: going on does not change it
+    expected = run_on(original, streams, random, 200)  # the saved state is a copy, and so it stays
     np.testing.assert_equal(run_on(resumed, streams_too, random_too, 200), expected)
     np.testing.assert_equal(resumed.get_state(), original.get_state())
 
@@ -187,26 +181,25 @@ def test_state_of_another_replay_is_refused() -> None:
         small_replay().set_state(state)
 
 
-def one_row(**changed: Any) -> dict[str, Any]:
-    rows = Streams(1).rows(np.array([0]), np.array([True]), np.array([False]))
-    return rows | changed
+def one_timestep(**changed: Any) -> dict[str, Any]:
+    return Streams(1).timesteps(np.array([0]), np.array([True]), np.array([False])) | changed
 
 
 def test_floats_saturate() -> None:
     """1e6 does not fit into float16; it becomes the largest value that does, as inf does. A NaN stays."""
     replay = small_replay()
     values = np.array([1e6, -1e6, np.inf, -np.inf, 65_519.0, np.nan], np.float32)
-    with np.errstate(all="raise"), pytest.warns(UserWarning, match="trace: float16 ends at 65504"):
-        replay.append(one_row(memory=values.reshape(1, 2, 3), hidden=np.array([1e300])))
+    with np.errstate(all="raise"), pytest.warns(UserWarning, match="state: float16 ends at 65504"):
+        replay.append(one_timestep(state=values.reshape(1, 2, 3), hidden=np.array([1e300])))
     assert replay.saturated == 5
     state = replay.get_state()
     replay = small_replay()
     replay.set_state(state)
-    replay.append(one_row(first=np.array([False]), last=np.array([True])))
+    replay.append(one_timestep(first=np.array([False]), last=np.array([True])))
     assert replay.saturated == 5
-    rows, _, _ = replay.learn_timesteps([0], ["trace", "hidden"])
-    np.testing.assert_array_equal(rows["trace"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan])
-    assert rows["hidden"][0, 0] == np.finfo(np.float32).max
+    learn, _, _ = replay.learn_timesteps([0], ["state", "hidden"])
+    np.testing.assert_array_equal(learn["state"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan])
+    assert learn["hidden"][0, 0] == np.finfo(np.float32).max
 
 
 @pytest.mark.parametrize(
@@ -217,22 +210,22 @@ def test_floats_saturate() -> None:
         ({"prev_action": np.array([0.5])}, "prev_action: value 0.5 does not fit the field's dtype uint8"),
         ({"first": np.array([2])}, "first: value 2 does not fit the field's dtype bool"),
         ({"reward": np.array([[1.0]])}, r"reward: shape is (1, 1); it must be (1,)"),
-        ({"extra": np.array([1])}, "rows: fields differ in extra"),
+        ({"extra": np.array([1])}, "timesteps: fields differ in extra"),
         ({"first": np.array([False])}, "first: False in stream 0 after an episode's end"),
     ],
 )
-def test_bad_rows_are_refused_whole(changed: dict[str, Any], message: str) -> None:
+def test_bad_timesteps_are_refused_whole(changed: dict[str, Any], message: str) -> None:
     replay = small_replay()
     with pytest.raises(ValueError, match=re.escape(message)):
-        replay.append(one_row(**changed))
+        replay.append(one_timestep(**changed))
     assert replay.num_steps == 0
-    replay.append(one_row())  # as if nothing had been
+    replay.append(one_timestep())  # as if nothing had been
 
 
 def test_exact_conversions_are_fine() -> None:
     """An int64 action, a float reward from an integer, a bool from 0 and 1."""
     replay = small_replay()
-    replay.append(one_row(prev_action=np.array([255]), reward=np.array([-3]), last=np.array([0])))
+    replay.append(one_timestep(prev_action=np.array([255]), reward=np.array([-3]), last=np.array([0])))
     assert replay.num_steps == 1
 
 
@@ -247,28 +240,28 @@ def test_exact_conversions_are_fine() -> None:
 )
 def test_bad_streams(streams: list[float], message: str) -> None:
     replay = small_replay(num_streams=2)
-    rows = Streams(2).rows(np.array([0, 1]), np.array([True, True]), np.array([False, False]))
+    timesteps = Streams(2).timesteps(np.array([0, 1]), np.array([True, True]), np.array([False, False]))
     with pytest.raises(ValueError, match=message):
-        replay.append(rows, streams)
+        replay.append(timesteps, streams)
     with pytest.raises(ValueError, match=message):
         replay.end_episodes(streams)
 
 
 def test_bad_fields() -> None:
     layout = SequenceLayout(4, 4, 2, 2)
-    ends = {"first": Field((), np.bool_, "rows"), "last": Field((), np.bool_, "rows")}
+    ends = {"first": Field((), np.bool_, "timesteps"), "last": Field((), np.bool_, "timesteps")}
     for fields, message in (
         ({"first": ends["first"]}, "'last' is missing"),
-        (ends | {"last": Field((), np.uint8, "rows")}, r"last is .*; it must be Field\(\(\), bool, 'rows'\)"),
+        (ends | {"last": Field((), np.uint8, "timesteps")}, r"must be Field\(\(\), bool, 'timesteps'\)"),
         (
-            ends | {"x": Field((), np.float32, "trace")},
-            "x.window is 0; it must be at least 1 for block 'trace'",
+            ends | {"x": Field((), np.float32, "memory")},
+            "x.window is 0; it must be at least 1 for block 'memory'",
         ),
         (ends | {"x": Field((), np.float32, "stored", 2)}, "x.window is 2; it must be 0 for block 'stored'"),
-        (ends | {"x": Field((), np.float32, "rows", -1)}, "x.window is -1; it must be at least 0"),
+        (ends | {"x": Field((), np.float32, "timesteps", -1)}, "x.window is -1; it must be at least 0"),
         (ends | {"x": Field((), np.float32, "elsewhere")}, "x.block is 'elsewhere'"),  # type: ignore[arg-type]
-        (ends | {"x": Field((), object, "rows")}, "x.dtype is object"),
-        (ends | {"episode_step": Field((), np.int64, "rows")}, "'episode_step' is kept by the replay itself"),
+        (ends | {"x": Field((), object, "timesteps")}, "x.dtype is object"),
+        (ends | {"episode_step": Field((), np.int64, "timesteps")}, "'episode_step' is kept by the replay"),
     ):
         with pytest.raises(ValueError, match=message):
             SequenceReplay(fields, layout, 100, 1, UniformSampler)
@@ -288,7 +281,7 @@ def test_unknown_names_and_ids() -> None:
     ids = append_episode(replay, streams, 0, 5)
     with pytest.raises(ValueError, match="names: 'q_min' is not a field"):
         replay.learn_timesteps(ids, ["q_min"])
-    for wrong in (1, 3, 4000, -200):  # no anchors: inside, of no episode, not there yet, never
+    for wrong in (1, 3, 4000, -200):  # no starts: inside, of no episode, not there yet, never
         with pytest.raises(ValueError, match=f"ids: {wrong} is no sampleable sequence"):
             replay.learn_timesteps([wrong], ["q_max"])
         assert replay.update_priorities([wrong], [5.0]) == 0
@@ -297,31 +290,31 @@ def test_unknown_names_and_ids() -> None:
 
 
 def test_written_back_is_what_is_sampled() -> None:
-    """In the field's dtype, saturated; other fields of the row stay."""
+    """In the field's dtype, saturated; other fields of the timestep stay."""
     replay, streams = small_replay(), Streams(1)
     ids = append_episode(replay, streams, 0, 12)
     replay.update_priorities(ids, [0.0, 0.0, 1e6])
     fresh = np.full((2, 2, 3), 1e9)
-    assert replay.write_back([8, 8], [-3, -4], {"trace": fresh}) == 2
+    assert replay.write_back([8, 8], [-3, -4], {"state": fresh}) == 2
     batch, _ = replay.sample(1, np.random.default_rng(0))
-    assert batch.memory["trace"][0, :, 0, 0].tolist() == [2.0, 3.0, 65504.0, 65504.0]
+    assert batch.memory["state"][0, :, 0, 0].tolist() == [2.0, 3.0, 65504.0, 65504.0]
     assert (batch.memory["hidden"] - 0.125).tolist() == [[5.0]]
-    with pytest.raises(ValueError, match="values: 'reward' is of block 'rows'"):
+    with pytest.raises(ValueError, match="values: 'reward' is of block 'timesteps'"):
         replay.write_back([8], [0], {"reward": [1.0]})
-    with pytest.raises(ValueError, match=r"trace: shape is \(1, 3\); it must be \(1, 2, 3\)"):
-        replay.write_back([8], [0], {"trace": np.zeros((1, 3))})
+    with pytest.raises(ValueError, match=r"state: shape is \(1, 3\); it must be \(1, 2, 3\)"):
+        replay.write_back([8], [0], {"state": np.zeros((1, 3))})
 
 
-def test_a_cut_episode_ends_at_a_last_row() -> None:
-    """However it ended, the last row of an ended episode says so."""
+def test_a_cut_episode_ends_at_a_last_timestep() -> None:
+    """However it ended, the last timestep of an ended episode says so."""
     replay, streams = small_replay(), Streams(1)
     append_episode(replay, streams, 0, 3, ended=False)
     append_episode(replay, streams, 0, 3, ended=False)
     assert replay.end_episodes().tolist() == [3]
     assert replay.end_episodes().tolist() == []
-    rows, counts, _ = replay.learn_timesteps([0, 3], ["last"])
+    learn, counts, _ = replay.learn_timesteps([0, 3], ["last"])
     assert counts.tolist() == [3, 3]
-    assert rows["last"].tolist() == [[False, False, True]] * 2
+    assert learn["last"].tolist() == [[False, False, True]] * 2
 
 
 class Newest:
@@ -355,7 +348,7 @@ class Newest:
 
 
 def test_the_buffer_knows_a_sampler_by_its_protocol() -> None:
-    """It is told how many rows there are when a sequence comes: the episode of 12 rows completes 5, 9, 11."""
+    """It is told how many timesteps there are when a sequence comes: those of 12 are complete at 5, 9, 11."""
     layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
     made: list[Newest] = []
 

@@ -1,4 +1,4 @@
-"""The replay and its naive twin, over random operation sequences: equal in every id, probability and row."""
+"""The replay and its naive twin, over random operation sequences: equal in every number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.reference.naive_replay import NaiveReplay
 from tests.replay.streams import FIELDS, Streams, proportional
 
 WINDOW = max(field.window for field in FIELDS.values())
-ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "rows"]
+TIMESTEP_NAMES = [name for name, field in FIELDS.items() if field.block == "timesteps"]
 
 
 @st.composite
@@ -34,8 +34,8 @@ def setups(draw: st.DrawFn) -> tuple[SequenceReplay, NaiveReplay]:
     return SequenceReplay(*arguments, sampler), NaiveReplay(*arguments, *exponents)
 
 
-def real(batch_block: np.ndarray, row: int, count: int) -> np.ndarray:
-    return batch_block[row, :count]
+def real(batch_block: np.ndarray, member: int, count: int) -> np.ndarray:
+    return batch_block[member, :count]
 
 
 def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch, info: SampleInfo) -> None:
@@ -45,48 +45,48 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
     np.testing.assert_allclose(info.importance_weights, naive.weights(ids), rtol=1e-5)
     expected = [naive.sequence(id_) for id_ in ids]
     # Cropped to the longest real member.
-    longest_memory = max(len(sequence["memory"]["trace"]) for sequence in expected)
+    longest_memory = max(len(sequence["memory"]["state"]) for sequence in expected)
     assert batch.memory_valid.shape == (len(ids), longest_memory)
-    assert batch.memory["trace"].shape == (len(ids), longest_memory, 2, 3)
+    assert batch.memory["state"].shape == (len(ids), longest_memory, 2, 3)
     assert batch.memory["hidden"].shape == (len(ids), min(1, longest_memory))
-    for name in ROW_NAMES:
+    for name in TIMESTEP_NAMES:
         assert batch.burn_in[name].shape[1] == max(len(sequence["burn_in"]) for sequence in expected)
         assert batch.learn[name].shape[1] == max(len(sequence["learn"]) for sequence in expected)
-    assert set(batch.burn_in) == set(batch.learn) == set(ROW_NAMES)
+    assert set(batch.burn_in) == set(batch.learn) == set(TIMESTEP_NAMES)
     for i, sequence in enumerate(expected):
-        for name in ("observation", "trace", "hidden"):
-            rows, got = sequence["memory"][name], batch.memory[name][i]
+        for name in ("observation", "state", "hidden"):
+            timesteps, got = sequence["memory"][name], batch.memory[name][i]
             width = got.shape[0]
             valid = batch.memory_valid[i, longest_memory - width :]
-            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(rows))
+            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(timesteps))
             assert got.dtype == FIELDS[name].dtype
-            if rows:
-                np.testing.assert_array_equal(got[width - len(rows) :], np.stack(rows))
+            if timesteps:
+                np.testing.assert_array_equal(got[width - len(timesteps) :], np.stack(timesteps))
         assert batch.burn_in_timesteps[i] == len(sequence["burn_in"])
         assert batch.learn_timesteps[i] == len(sequence["learn"])
         assert batch.learned_steps[i] == sequence["learned_steps"]
         assert batch.episode_step[i] == sequence["episode_step"]
-        for name in ROW_NAMES:
-            for block, rows in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
+        for name in TIMESTEP_NAMES:
+            for block, timesteps in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
                 assert block[name].dtype == FIELDS[name].dtype
-                if rows:
+                if timesteps:
                     np.testing.assert_array_equal(
-                        real(block[name], i, len(rows)), np.stack([row[name] for row in rows])
+                        real(block[name], i, len(timesteps)), np.stack([step[name] for step in timesteps])
                     )
-        # Padding is in range: rows that were really written, of the same stream.
+        # Padding is in range: timesteps that were really written, of the same stream.
         own_stream = sequence["learn"][0]["observation"][0]
         for block in (batch.burn_in, batch.learn):
             assert (block["observation"][i, :, 0] == own_stream).all()
             assert (block["observation"][i, :, 1] >= 1).all()
 
 
-def check_rows_of(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
-    rows, counts, learned = replay.learn_timesteps(ids, ["q_max", "trace", "observation"])
+def check_learned(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
+    timesteps, counts, learned = replay.learn_timesteps(ids, ["q_max", "state", "observation"])
     for i, id_ in enumerate(ids):
         sequence = naive.sequence(id_)
         assert (counts[i], learned[i]) == (len(sequence["learn"]), sequence["learned_steps"])
-        for name, values in rows.items():
-            expected = np.stack([row[name] for row in sequence["learn"]])
+        for name, values in timesteps.items():
+            expected = np.stack([step[name] for step in sequence["learn"]])
             np.testing.assert_array_equal(real(values, i, counts[i]), expected)
 
 
@@ -94,12 +94,14 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
     expected = [naive.prefix(id_) for id_ in ids]
     np.testing.assert_array_equal(prefix.available, [found is not None for found in expected])
     kept = [(id_, found) for id_, found in zip(ids, expected, strict=True) if found is not None]
-    assert len(kept) == len(prefix.row_counts)
-    for i, (id_, (rows, anchor)) in enumerate(kept):
-        assert (prefix.row_counts[i], prefix.anchors[i]) == (len(rows), anchor)
+    assert len(kept) == len(prefix.num_timesteps)
+    for i, (id_, (timesteps, start)) in enumerate(kept):
+        assert (prefix.num_timesteps[i], prefix.starts[i]) == (len(timesteps), start)
         assert prefix.learned_steps[i] == naive.sequence(id_)["learned_steps"]
-        for name, values in prefix.rows.items():
-            np.testing.assert_array_equal(real(values, i, len(rows)), np.stack([row[name] for row in rows]))
+        for name, values in prefix.timesteps.items():
+            np.testing.assert_array_equal(
+                real(values, i, len(timesteps)), np.stack([step[name] for step in timesteps])
+            )
 
 
 @settings(max_examples=25, deadline=None)
@@ -126,10 +128,10 @@ def test_random_operations(
     for _ in range(90):
         which = np.flatnonzero(random.random(replay.num_streams) >= absence)
         first = ~streams.open[which] | (random.random(len(which)) < cut_rate)
-        rows = streams.rows(which, first, random.random(len(which)) < last_rate)
+        timesteps = streams.timesteps(which, first, random.random(len(which)) < last_rate)
         explicit = len(which) < replay.num_streams or random.random() < 0.5
-        new = [int(id_) for id_ in replay.append(rows, which if explicit else None)]
-        assert sorted(new) == sorted(naive.append(rows, list(which)))
+        new = [int(id_) for id_ in replay.append(timesteps, which if explicit else None)]
+        assert sorted(new) == sorted(naive.append(timesteps, list(which)))
         if random.random() < 0.03:
             which = np.flatnonzero(random.random(replay.num_streams) < 0.5)
             ended = [int(id_) for id_ in replay.end_episodes(which)]
@@ -145,7 +147,7 @@ def test_random_operations(
             replay.forget(gone)
             naive.forget([int(id_) for id_ in gone])
         ever += new
-        check_rows_of(replay, naive, new)
+        check_learned(replay, naive, new)
         assert replay.num_sequences == len(naive.sampleable())
         assert sorted(replay.ids()) == sorted(naive.sampleable())
         assert replay.num_steps == naive.num_steps()
@@ -167,14 +169,16 @@ def test_random_operations(
             for one, other in zip(replay.take(chosen), batch, strict=True):
                 np.testing.assert_equal(one, other)
             asked = [int(id_) for id_ in random.choice(ever, 3)]
-            whole = replay.prefix(asked, ["observation", "trace"])
+            whole = replay.prefix(asked, ["observation", "state"])
             check_prefix(naive, whole, asked)
-            chunks = [replay.prefix(asked, ["trace"], at, at + 3).rows["trace"] for at in range(0, 99, 3)]
-            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.rows["trace"])
+            chunks = [
+                replay.prefix(asked, ["state"], at, at + 3).timesteps["state"] for at in range(0, 99, 3)
+            ]
+            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.timesteps["state"])
         if ever and random.random() < 0.3:
-            # Overwritten rows, rows before any and not there yet, and some twice: the last one counts.
+            # Overwritten timesteps, before any and not there yet, and some twice: the last one counts.
             ids, offsets = random.choice(ever, 9), random.integers(-6, 9, 9)
             ids[0], offsets[0] = ids[-1], offsets[-1]
-            fresh = {"trace": random.normal(size=(9, 2, 3)) * 1e5, "hidden": random.normal(size=9)}
+            fresh = {"state": random.normal(size=(9, 2, 3)) * 1e5, "hidden": random.normal(size=9)}
             written = naive.write_back([int(id_) for id_ in ids], [int(o) for o in offsets], fresh)
             assert replay.write_back(ids, offsets, fresh) == written

@@ -131,13 +131,13 @@ def test_what_is_stored_gives_the_q_values_of_the_actor(name: str) -> None:
         trainer.advance()
     ids = trainer.replay.end_episodes()
     prefix = trainer.replay.prefix(ids, ["q_max", *trainer.schema.input_names])
-    assert len(prefix.anchors) >= 2
-    inputs = trainer.schema.inputs(prefix.rows)
+    assert len(prefix.starts) >= 2
+    inputs = trainer.schema.inputs(prefix.timesteps)
     with torch.no_grad():
-        output = trainer.network(inputs, trainer.network.initial_state(len(prefix.anchors)))[0]
-    real = np.arange(output.q.shape[1]) < prefix.row_counts[:, None]
+        output = trainer.network(inputs, trainer.network.initial_state(len(prefix.starts)))[0]
+    real = np.arange(output.q.shape[1]) < prefix.num_timesteps[:, None]
     again = output.q.amax(dim=-1).cpu().numpy()
-    np.testing.assert_allclose(again[real], prefix.rows["q_max"][real], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again[real], prefix.timesteps["q_max"][real], rtol=1e-5, atol=1e-6)
     assert np.unique(again[real].round(5)).size > 5
 
 

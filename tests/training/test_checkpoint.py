@@ -135,15 +135,18 @@ def test_weights_that_share_memory_come_back_apart(tmp_path):
 
 def _large_replay(streams=3, timesteps=4000):
     """One of some 60 MB with a wide field of memory, whose rings are partly filled."""
-    fields = {name: Field((), bool, "rows") for name in ("first", "last")}
-    fields |= {"x": Field((3,), np.int16, "rows"), "trace": Field((1250,), np.float32, "trace", window=2)}
+    fields = {name: Field((), bool, "timesteps") for name in ("first", "last")}
+    fields |= {
+        "x": Field((3,), np.int16, "timesteps"),
+        "state": Field((1250,), np.float32, "memory", window=2),
+    }
     layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=0, n_step=1)
     replay = SequenceReplay(fields, layout, 12_100, streams, UniformSampler)
     rng = np.random.default_rng(0)
     for t in range(timesteps):
         flags = {"first": np.full(streams, t % 10 == 0), "last": np.full(streams, t % 10 == 9)}
         x, memory = rng.integers(-9, 9, (streams, 3)), rng.normal(size=(streams, 1250)).astype(np.float32)
-        replay.append(flags | {"x": x.astype(np.int16), "trace": memory})
+        replay.append(flags | {"x": x.astype(np.int16), "state": memory})
     return replay
 
 
@@ -151,7 +154,7 @@ def test_replay_is_written_piece_by_piece(tmp_path):
     """What is read back is what a copy of replay holds, and no such copy is made."""
     replay = _large_replay()
     whole = replay.get_state()
-    size = whole["rows"]["trace"].nbytes
+    size = whole["rows"]["state"].nbytes
     assert size > 55e6
     tracemalloc.start()
     checkpoint.save(tmp_path, 7, _WEIGHTS, {"replay": replay.get_state(lazily=True), "n": np.int8(3)}, {})

@@ -314,7 +314,7 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
 
 
 def replay_has_memory(played: Played) -> bool:
-    return any(field.block == "trace" for field in played.trainer.replay.fields.values())
+    return any(field.block == "memory" for field in played.trainer.replay.fields.values())
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:

@@ -80,7 +80,7 @@ def ages(monkeypatch: pytest.MonkeyPatch, **network: Any) -> tuple[dict[str, Any
 
     def noted(*given: Any) -> Any:
         sampled, info = sample(*given)
-        starts.append(trainer.replay.prefix(info.ids, {NAMES.version}).anchors)
+        starts.append(trainer.replay.prefix(info.ids, {NAMES.version}).starts)
         return sampled, info
 
     monkeypatch.setattr(trainer.replay, "sample", noted)

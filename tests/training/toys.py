@@ -46,7 +46,7 @@ def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, memory_dtype
         schema = make_schema(config, network)
         kind = np.dtype(memory_dtype)
         schema.fields = {
-            name: dataclasses.replace(field, dtype=kind) if field.block == "trace" else field
+            name: dataclasses.replace(field, dtype=kind) if field.block == "memory" else field
             for name, field in schema.fields.items()
         }
         return schema
