@@ -2,11 +2,11 @@
 
 It combines three choices:
 
-- the policy whose value bootstraps a row: greedy, or Munchausen's soft one;
+- the policy whose value bootstraps a step: greedy, or Munchausen's soft one;
 - the return made of rewards and these values: n-step, or Q(lambda) (`dtqn.learning.returns`);
 - the head's description of a return, which makes its target and its loss (`dtqn.learning.predictions`).
 
-Legend: B sequences, R rows of the learned segment, A actions.
+Legend: B sequences, R timesteps of the learned segment, A actions.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def assert_same_timesteps(trainer: Trainer, twin: NaiveTrainer) -> None:
     stored, size = trainer.replay.get_state()["rows"], twin.replay.size
     expected: list[dict[str, np.ndarray]] = []
     for stream in range(twin.num_envs):
-        steps = [step for episode in twin.replay.episodes[stream] for step in episode.rows]
+        steps = [step for episode in twin.replay.episodes[stream] for step in episode.timesteps]
         first = max(0, len(steps) - size)
         expected += [steps[i] for i in sorted(range(first, len(steps)), key=lambda i: i % size)]
     for name, values in stored.items():
