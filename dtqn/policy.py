@@ -71,7 +71,7 @@ class Policy:
         action = policy.act(observation)                   # at the episode's first observation
         action = policy.act(observation, reward)           # at each one after it
 
-    A batch has a leading dimension N everywhere, and `first` marks the copies that begin an episode.
+    A batch has a leading dimension N everywhere, and `first` marks the environments that begin an episode.
     """
 
     def __init__(self, config: Config, network: QNetwork) -> None:
@@ -89,7 +89,7 @@ class Policy:
         self.reset()
 
     def make_env(self, num_envs: int = 1, seed: int = 0) -> gymnasium.vector.VectorEnv:
-        """Copies of the task as the run had them: with its options and wrappers."""
+        """Environments of the task as the run had them: with its options and wrappers."""
         env = make_env(self.config, num_envs, np.random.SeedSequence(seed))
         return env if self._language is None else SpokenVectorEnv(env, self._language)
 
@@ -123,7 +123,7 @@ class Policy:
                 in a batch.
             reward: the one that arrived with it; [N] in a batch. It is not read where an episode begins,
                 so the first call may leave it out.
-            first: [N] bool, the copies whose observation begins an episode; a bool for one environment.
+            first: [N] bool, the environments whose observation begins an episode; a bool for one of them.
                 None: those of the first call after `reset`.
             return_q: hand back the Q-values too.
 
@@ -134,9 +134,9 @@ class Policy:
         Raises:
             ValueError: an array has another shape than the task's, or numbers that the task cannot show.
         """
-        begins = self._begins if first is None else self._rows("first", first, (), bool)
+        begins = self._begins if first is None else self._batch("first", first, (), bool)
         zeros = np.zeros((self._count,) if self._batched else ())
-        rewards = self._rows("reward", zeros if reward is None else reward, (), np.float64)
+        rewards = self._batch("reward", zeros if reward is None else reward, (), np.float64)
         with np.errstate(over="ignore"):
             finite = np.isfinite(rewards.astype(np.float32))  # which the network reads
         if not (finite | begins).all():
@@ -171,10 +171,10 @@ class Policy:
         """
         if self._language is not None:
             action = self._language.numbers(action, self._count if self._batched else None)
-        rows, count = self._rows("action", action, (), np.int64), self._num_actions
-        if (outside := rows[(rows < 0) | (rows >= count)]).size:
+        actions, count = self._batch("action", action, (), np.int64), self._num_actions
+        if (outside := actions[(actions < 0) | (actions >= count)]).size:
             raise ValueError(f"action holds {outside[0]}; the task has 0 to {count - 1}")
-        self._prev_action = rows.copy()
+        self._prev_action = actions.copy()
 
     def _observation(self, observation: Any) -> Any:
         """Tensors [N, 1, ...]"""
@@ -187,17 +187,17 @@ class Policy:
             if not isinstance(observation, dict) or observation.keys() != space.keys():
                 raise ValueError(f"observation must be a dict with the keys {', '.join(space)}")
             names = {key: f"observation {key}" for key in space}
-        rows = map_tree(
-            lambda n, x, part: self._rows(n, x, part.shape or (), part.dtype), names, observation, space
+        arrays = map_tree(
+            lambda n, x, part: self._batch(n, x, part.shape or (), part.dtype), names, observation, space
         )
         try:
-            self._check(rows)
+            self._check(arrays)
         except TaskError as fault:  # here the caller's, who may have no batch
             where = f"environment {fault.env_id}: " if self._batched else ""
             raise ValueError(f"{where}{fault.problem.removeprefix('its ')}") from None
-        return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
+        return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], arrays)
 
-    def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def _batch(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""
         wanted = (self._count, *shape) if self._batched else shape
         try:

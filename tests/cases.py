@@ -143,7 +143,7 @@ def another(space: str, observation: torch.Tensor) -> torch.Tensor:
 
 
 def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True) -> StepInputs:
-    """Random rows [B, T, ...] of one episode each, from its first row on unless `first` is False."""
+    """Random timesteps [B, T, ...] of one episode each, from its first one on unless `first` is False."""
     generator = np.random.default_rng(seed)
     begins = torch.zeros(batch, steps, dtype=torch.bool)
     begins[:, :1] = first
@@ -154,6 +154,6 @@ def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True
     )
 
 
-def part(rows: StepInputs, start: int, stop: int) -> StepInputs:
-    """Rows start..stop-1 of every sequence."""
-    return StepInputs(*(x[:, start:stop] for x in rows))
+def part(steps: StepInputs, start: int, stop: int) -> StepInputs:
+    """Timesteps start..stop-1 of every sequence."""
+    return StepInputs(*(x[:, start:stop] for x in steps))

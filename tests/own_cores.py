@@ -29,7 +29,7 @@ class AveragesMemory(NamedTuple):
 class Averages(nn.Module):
     """y_t = tanh(W [x_t, mean of its last 2 outputs, mean of the last 5 features]).
 
-    Both are its trace, each with a window of its own.
+    Both are its stored memory, each with a window of its own.
     """
 
     OUTPUTS, FEATURES = 2, 5
@@ -45,15 +45,15 @@ class Averages(nn.Module):
 
     def initial_state(self, batch_size: int) -> AveragesState:
         zeros = self.linear.weight.new_zeros
-        return AveragesState(*(zeros(batch_size, rows, self.width) for rows in (self.OUTPUTS, self.FEATURES)))
+        return AveragesState(*(zeros(batch_size, n, self.width) for n in (self.OUTPUTS, self.FEATURES)))
 
-    def state_from_memory(self, rows: AveragesMemory, valid: Tensor, episode_step: Tensor) -> AveragesState:
+    def state_from_memory(self, memory: AveragesMemory, valid: Tensor, episode_step: Tensor) -> AveragesState:
         def newest(x: Tensor, count: int) -> Tensor:
             x = x.to(self.linear.weight.dtype)
             real = x.masked_fill(~valid[:, valid.shape[1] - x.shape[1] :, None], 0.0)
             return nn.functional.pad(real, (0, 0, count, 0))[:, -count:]
 
-        return AveragesState(newest(rows.output, self.OUTPUTS), newest(rows.feature, self.FEATURES))
+        return AveragesState(newest(memory.output, self.OUTPUTS), newest(memory.feature, self.FEATURES))
 
     def cache(self, state: AveragesState) -> AveragesState:
         return state
@@ -71,10 +71,10 @@ class Averages(nn.Module):
         return output, AveragesState(outputs, features), AveragesMemory(output.detach(), x.detach())
 
 
-class RowsAndMatrix(NamedTuple):
-    """What a Mamba-2 carries: the rows that its convolution reads again, and a matrix."""
+class InputsAndMatrix(NamedTuple):
+    """What a Mamba-2 carries: the inputs that its convolution reads again, and a matrix."""
 
-    rows: Any
+    inputs: Any
     matrix: Any
 
 
@@ -86,10 +86,10 @@ class ConvolvedLayer(nn.Module):
         self.mix, self.out = nn.Linear(4, 1), nn.Linear(width, width)
 
     def forward(
-        self, x: Tensor, want_memory: bool, rows: Tensor, matrix: Tensor
+        self, x: Tensor, want_memory: bool, inputs: Tensor, matrix: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """x [B, T, D], rows [B, 3, D], matrix [B, D, D]"""
-        windows = torch.cat([rows, x], dim=1).unfold(1, 4, 1)
+        """x [B, T, D], inputs [B, 3, D], matrix [B, D, D]"""
+        windows = torch.cat([inputs, x], dim=1).unfold(1, 4, 1)
         keys, matrices = torch.tanh(self.mix(windows)), []
         for key, value in zip(keys.unbind(1), x.unbind(1), strict=True):
             matrix = 0.9 * matrix + key * value[:, None]
@@ -100,5 +100,5 @@ class ConvolvedLayer(nn.Module):
 
 
 def make_convolved(config: NetworkConfig) -> RecurrentStack:
-    shapes = RowsAndMatrix((3, config.width), (config.width, config.width))
+    shapes = InputsAndMatrix((3, config.width), (config.width, config.width))
     return RecurrentStack([ConvolvedLayer(config.width) for _ in range(2)], shapes)

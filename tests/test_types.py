@@ -31,7 +31,7 @@ def test_leaves_are_named_by_their_path_and_make_up_the_tree_again(name: str) ->
     assert leaves(tree) == named
     again = from_leaves(map_tree(lambda _: "a template", tree), named | {"other": 9})
     assert again == tree and type(again) is type(tree)
-    assert leaves(tree, "trace") == {f"trace/{path}": leaf for path, leaf in named.items()}
+    assert leaves(tree, "memory") == {f"memory/{path}": leaf for path, leaf in named.items()}
 
 
 def test_an_empty_place_is_filled_where_its_path_is_there() -> None:

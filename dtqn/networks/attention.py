@@ -1,6 +1,6 @@
 """Multi-head attention with relative positions over a memory (Dai et al. 2019, arXiv 1901.02860; GTrXL).
 
-Legend: B batch, T steps of the call, m memory rows handed in, M memory length, E distances, H heads,
+Legend: B batch, T steps of the call, m steps of memory handed in, M memory length, E distances, H heads,
 d features of a head, D = H d, J keys.
 
     score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D steps from key j to query t,
@@ -12,8 +12,8 @@ call of T = 40 and forty calls of T = 1 are the same function.
 Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
 beyond would be masked. Inside, heads come before the batch: so projections make their blocks without a copy.
 
-Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
-memory that are seen beside the keys.
+Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` of compressed memory
+are seen beside the keys.
 """
 
 from __future__ import annotations
@@ -78,22 +78,22 @@ def _keys(by_distance: Tensor) -> Tensor:
 
 
 class _Projections(torch.autograd.Function):
-    """Rows [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J, d].
+    """Inputs [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J, d].
 
-    The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
+    The gradients of the inputs add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
+        ctx: Any, inputs: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
     ) -> tuple[Tensor, Tensor]:
-        batch, count, width = rows.shape
+        batch, count, width = inputs.shape
         heads, _, size = bias.shape
         w = weight.view(3 * heads, size, width).mT
-        new = rows[:, count - steps :].reshape(-1, width)
-        flat = rows.reshape(-1, width)
+        new = inputs[:, count - steps :].reshape(-1, width)
+        flat = inputs.reshape(-1, width)
         ctx.save_for_backward(flat, new, weight)
-        ctx.scale, ctx.shape = scale, rows.shape
+        ctx.scale, ctx.shape = scale, inputs.shape
         query = torch.baddbmm(bias, new.expand(heads, -1, -1), w[:heads], beta=scale, alpha=scale)
         pairs = torch.bmm(flat.expand(2 * heads, -1, -1), w[heads:])
         return query.view(heads, batch, steps, size), pairs.view(2, heads, batch, count, size)
@@ -107,10 +107,10 @@ class _Projections(torch.autograd.Function):
             for grad in (d_query, d_pairs[0], d_pairs[1])
         )
         w_q, w_k, w_v = weight.chunk(3)
-        d_rows = (dk @ w_k).addmm_(dv, w_v).view(ctx.shape)
-        d_rows[:, ctx.shape[1] - steps :] += ctx.scale * (dq @ w_q).view(batch, steps, -1)
+        d_inputs = (dk @ w_k).addmm_(dv, w_v).view(ctx.shape)
+        d_inputs[:, ctx.shape[1] - steps :] += ctx.scale * (dq @ w_q).view(batch, steps, -1)
         d_weight = torch.cat([ctx.scale * (dq.T @ new), dk.T @ flat, dv.T @ flat])
-        return d_rows, None, d_weight, ctx.scale * dq.sum(dim=0).view(heads, 1, size), None
+        return d_inputs, None, d_weight, ctx.scale * dq.sum(dim=0).view(heads, 1, size), None
 
 
 class _Packed(torch.autograd.Function):
@@ -123,7 +123,7 @@ class _Packed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        rows: Tensor,
+        inputs: Tensor,
         relative: Tensor,
         mask: Tensor | None,
         weight: Tensor,
@@ -133,11 +133,11 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         queries, keys, (heads, _, size) = layout.queries, layout.keys, u.shape
         width, scale = heads * size, size**-0.5
-        new = rows[len(rows) - len(queries.place) // heads :]
+        new = inputs[len(inputs) - len(queries.place) // heads :]
         projected = F.linear(new, weight[:width], u.view(width)).mul_(scale)
         with_u = queries.fill(projected)
         with_v = with_u[:, :-1] + (v - u) * scale
-        pairs = keys.fill(F.linear(rows, weight[width:]))
+        pairs = keys.fill(F.linear(inputs, weight[width:]))
         # Without a backward, which reads them all, every head's weights go through the same block.
         kept = heads if any(ctx.needs_input_grad) else 1
         weights = pairs.new_zeros((kept, *queries.shape[1:], keys.shape[2]))
@@ -151,17 +151,17 @@ class _Packed(torch.autograd.Function):
             scores = rv @ r if mask is None else torch.addmm(mask.flatten(0, 1), rv, r)
             _distances(by_key).copy_(scores.view_as(of_keys).add_(of_keys).softmax(dim=-1))
             torch.bmm(by_key, value, out=output[head])
-        ctx.save_for_backward(rows, relative, weight, with_u, with_v, pairs, weights)
+        ctx.save_for_backward(inputs, relative, weight, with_u, with_v, pairs, weights)
         ctx.layout = layout
-        return queries.rows(mixed)
+        return queries.packed(mixed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        rows, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
+        inputs, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
         queries, keys = ctx.layout
         heads, batch, steps, _ = weights.shape
         size, width = with_u.shape[2], heads * with_u.shape[2]
-        new, scale = rows[len(rows) - len(grad) :], size**-0.5
+        new, scale = inputs[len(inputs) - len(grad) :], size**-0.5
         d_mixed = queries.fill_or_zero(grad)
         d_u, d_v, d_relative, d_pairs = (torch.empty_like(x) for x in (with_u, with_v, relative, pairs))
         d_u[:, -1] = 0.0
@@ -183,12 +183,12 @@ class _Packed(torch.autograd.Function):
             d_relative[:, part] = d_scores.T @ with_v[head]
         of_u, of_v = (x.sum(dim=1, keepdim=True) * scale for x in (d_u, d_v))
         d_u[:, :-1] += d_v
-        d_q = queries.rows(d_u).mul_(scale)
-        d_kv = keys.rows(d_pairs)
-        d_rows = d_kv @ weight[width:]
-        d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
-        d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])
-        return d_rows, d_relative, None, d_weight, of_u, of_v, None
+        d_q = queries.packed(d_u).mul_(scale)
+        d_kv = keys.packed(d_pairs)
+        d_inputs = d_kv @ weight[width:]
+        d_inputs[len(inputs) - len(new) :].addmm_(d_q, weight[:width])
+        d_weight = torch.cat([d_q.T @ new, d_kv.T @ inputs])
+        return d_inputs, d_relative, None, d_weight, of_u, of_v, None
 
 
 class AdaptiveSpan(nn.Module):
@@ -228,7 +228,7 @@ class AdaptiveSpan(nn.Module):
 
 
 class Slots(NamedTuple):
-    """K rows of compressed memory."""
+    """K slots of compressed memory."""
 
     key: Tensor
     """[H, B, K, d]"""
@@ -243,7 +243,7 @@ class Slots(NamedTuple):
 
 
 class RelativeAttention(nn.Module):
-    """Attention of T queries over m memory rows and the T rows themselves."""
+    """Attention of T queries over m steps of memory and the T steps themselves."""
 
     def __init__(self, *, width: int, num_heads: int, memory_length: int, span_ramp: int | None) -> None:
         """`span_ramp`: R of an adaptive span, in steps; None: every head sees all M steps."""
@@ -260,7 +260,7 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 
     def project_memory(self, memory: Tensor, qkv: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values [H, B, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
+        """Keys and values [H, B, m, d] of normalised memory [B, m, D]; `qkv` in place of the weights."""
         weight = self.qkv.weight if qkv is None else qkv
         key, value = F.linear(memory, weight[self.width :]).chunk(2, dim=-1)
         return self._heads(key), self._heads(value)
@@ -271,7 +271,7 @@ class RelativeAttention(nn.Module):
 
     def forward(
         self,
-        rows: Tensor,
+        inputs: Tensor,
         steps: int,
         cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
@@ -280,7 +280,7 @@ class RelativeAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """
         Args:
-            rows: [B, m + T, D] memory, oldest first, and inputs, normalised; without the memory if `cached`.
+            inputs: [B, m + T, D] memory, oldest first, and steps, normalised; without the memory if `cached`.
             steps: T.
             cached: keys and values [H, B, m, d] of the memory.
             positions: [E, D] the sinusoids of the distances E - 1..0.
@@ -288,10 +288,10 @@ class RelativeAttention(nn.Module):
             slots: compressed memory.
         Returns: the output [B, T, D], keys and values [H, B, m + T, d].
         """
-        q, (k, v) = self._project(rows, steps)
+        q, (k, v) = self._project(inputs, steps)
         if cached is not None:
             k, v = (torch.cat([old, new], dim=2) for old, new in zip(cached, (k, v), strict=True))
-        # Distances that no row of this call has are masked, but have a place.
+        # Distances that no query of this call has are masked, but have a place.
         missing = len(positions) - 1 + steps - k.shape[2]
         keys, values = (F.pad(x, (0, 0, missing, 0)) if missing else x for x in (k, v))
         scores = self._scores(q, keys, positions, mask)
@@ -303,18 +303,18 @@ class RelativeAttention(nn.Module):
             mixed = self._mixed(of_keys, values) + of_slots @ slots.value
         return self._output(mixed), k, v
 
-    def packed(self, rows: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
-        """Attention of the queries among normalised packed rows [N, D], the last n: [n, D]. No adaptive span.
+    def packed(self, inputs: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
+        """Attention of the last n of N packed timesteps, normalised: [N, D] -> [n, D]. No adaptive span.
 
         `positions` and `mask` are those of `forward`.
         """
         relative = self.relative(positions)
-        mixed = _Packed.apply(rows, relative, mask, self.qkv.weight, self.u, self.v, layout)
+        mixed = _Packed.apply(inputs, relative, mask, self.qkv.weight, self.u, self.v, layout)
         output: Tensor = self.output(mixed)
         return output
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
+        """Attention of T steps over all T of them, later ones included: [B, T, D] -> [B, T, D].
 
         Args:
             inputs: normalised.
@@ -327,10 +327,10 @@ class RelativeAttention(nn.Module):
         scores = q @ k.mT + relative.unflatten(0, q.shape[:2]) + mask
         return self._output(scores.softmax(dim=-1) @ v)
 
-    def _project(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of rows [B, J, D]."""
+    def _project(self, inputs: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of inputs [B, J, D]."""
         projected: tuple[Tensor, Tensor] = _Projections.apply(
-            rows, steps, self.qkv.weight, self.u, self.head_width**-0.5
+            inputs, steps, self.qkv.weight, self.u, self.head_width**-0.5
         )
         return projected
 
@@ -350,8 +350,8 @@ class RelativeAttention(nn.Module):
         relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
         # The queries have u in them already; this puts v in its place.
         with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
-        rows = with_v.flatten(1, 2)
-        scores = rows @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), rows, relative)
+        flat = with_v.flatten(1, 2)
+        scores = flat @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), flat, relative)
         return scores.unflatten(1, q.shape[1:3])
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:

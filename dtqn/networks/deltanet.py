@@ -153,12 +153,12 @@ def delta_rule(
     batch, steps, heads, width = v.shape
     count = -(-steps // CHUNK)
     size = -(-steps // count)
-    rows = count * size - steps  # whatever they hold, no step before them sees it
+    more = count * size - steps  # whatever they hold, no step before them sees it
 
     def by_chunk(x: Tensor) -> Tensor:
         """[B, T, ..., H, n] -> [M, ..., C, n]"""
-        if rows:
-            x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, rows))
+        if more:
+            x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, more))
         x = x.unflatten(1, (count, size)).movedim((1, -2, 2), (0, 2, -2))
         return x.flatten(0, 2)
 

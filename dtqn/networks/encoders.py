@@ -50,7 +50,7 @@ class Embedding(nn.Embedding):
 
 
 def previous_action(embedding: Embedding, inputs: StepInputs) -> Tensor:
-    """Features [B, T, E] of the previous action. A first row has none: no sentinel, its features are 0."""
+    """Features [B, T, E] of the previous action; 0 at a first timestep, which has none."""
     action = inputs.prev_action.to(torch.int64).masked_fill(inputs.first, 0)
     features: Tensor = embedding(action)
     return features.masked_fill(inputs.first[..., None], 0.0)

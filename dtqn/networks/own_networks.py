@@ -6,7 +6,7 @@ Checks that need no call are made here: the thing can be made, and has the membe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -19,6 +19,13 @@ from dtqn.settings.named_code import ANY_FAULT, located
 from dtqn.types import MemorySpec, leaves
 
 _CORE_METHODS = ("initial_state", "state_from_memory", "memory_spec", "cache")
+_MOVED = {
+    "Trace": "StoredMemory",
+    "TraceSpec": "MemorySpec",
+    "state_from_trace": "state_from_memory",
+    "trace_spec": "memory_spec",
+}
+"""Names of the contract's first version, and those of today."""
 
 
 def core(config: NetworkConfig) -> Core:
@@ -55,7 +62,11 @@ def encoder(config: NetworkConfig, observation_space: gymnasium.Space, num_actio
 
 
 def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> Any:
-    make = named_code.load(setting, value)
+    try:
+        make = named_code.load(setting, value)
+    except ConfigError as error:  # it may import what has another name today
+        hint = _moved(name for name in _MOVED if f"'{name}'" in str(error))
+        raise ConfigError(f"{error}{hint}") from None
     try:
         made = make(*arguments)
     except ConfigError:
@@ -66,9 +77,14 @@ def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> 
         raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")
     if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         why = f"it made a {type(made).__name__} without {', '.join(missing)}"
-        raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core")
+        hint = _moved(old for old, new in _MOVED.items() if new in missing and hasattr(made, old))
+        raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core{hint}")
     version = getattr(made, "contract_version", CONTRACT_VERSION)
     if version != CONTRACT_VERSION:
         why = f"its contract_version is {version!r}; this suite's is {CONTRACT_VERSION}"
         raise wrong(setting, value, f"{why} (dtqn.networks.q_network)")
     return made
+
+
+def _moved(names: Iterable[str]) -> str:
+    return "".join(f"; {name} is {_MOVED[name]} now" for name in names)

@@ -89,10 +89,10 @@ class LSTMLayer(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """x [B, T, D], hidden and cell [B, D] -> output [B, T, D]; hidden and cells [B, T, D]."""
         y, (_, last_cell) = self.lstm(x, (hidden[None].contiguous(), cell[None].contiguous()))
-        rows = None
+        left = None
         if want_memory:
-            rows = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
-        return (x + y if self.skip else y), rows
+            left = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
+        return (x + y if self.skip else y), left
 
     @torch.no_grad()
     def _cells(self, x: Tensor, y: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:

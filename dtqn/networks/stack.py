@@ -1,4 +1,4 @@
-"""A core made of recurrent layers. Its state is the last row of its trace: W = 1.
+"""A core made of recurrent layers. Its state is its last stored memory: W = 1.
 
 Legend: B batch, T steps, L layers, D width, N the shape that a layer keeps of one field, each its own.
 """
@@ -35,7 +35,7 @@ class HiddenAndCell(NamedTuple):
 class RecurrentStack(nn.Module):
     """Layers one on the other, from first to last.
 
-    A layer is called with features x [B, T, D], True if its rows are wanted, and the fields of its own state
+    A layer is called with features x [B, T, D], True if its memory is wanted, and the fields of its own state
     before the first step, [B, N] each. It returns its output [B, T, D] and, if they are wanted, the fields of
     its state after each step, [B, T, N] each. A stack of no layers is a core without memory.
     """
@@ -56,16 +56,16 @@ class RecurrentStack(nn.Module):
             *(next(self.parameters()).new_zeros((batch_size, *shape)) for shape in self._shapes)
         )
 
-    def state_from_memory(self, rows: StoredMemory, valid: Tensor, episode_step: Tensor) -> State:
-        """The newest of the stored memory [B, W, ...], or the initial state where that is not `valid` [B, W]."""
+    def state_from_memory(self, memory: StoredMemory, valid: Tensor, episode_step: Tensor) -> State:
+        """The newest of stored memory [B, W, ...], or the initial state where that is not `valid` [B, W]."""
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
 
-        def newest(row: Tensor) -> Tensor:
-            last = row[:, -1].to(next(self.parameters()).dtype)
+        def newest(field: Tensor) -> Tensor:
+            last = field[:, -1].to(next(self.parameters()).dtype)
             return last.masked_fill(~valid[:, -1].view(-1, *[1] * (last.dim() - 1)), 0.0)
 
-        return map_tree(newest, rows)
+        return map_tree(newest, memory)
 
     def cache(self, state: State) -> State:
         return state
@@ -73,15 +73,15 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x: Tensor, state: State, want_memory: bool = True
     ) -> tuple[Tensor, State | None, StoredMemory | None]:
-        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' memory."""
         left = []
         for i, layer in enumerate(self.layers):
-            x, rows = layer(x, want_memory, *(field[:, i].detach() for field in state))
-            left.append(rows)
+            x, fields = layer(x, want_memory, *(field[:, i].detach() for field in state))
+            left.append(fields)
         if not want_memory:
             return x, None, None
-        trace = self._state_type(*(torch.stack(rows, dim=2) for rows in zip(*left, strict=True)))
-        return x, self._state_type(*(rows[:, -1].detach() for rows in trace)), trace
+        memory = self._state_type(*(torch.stack(fields, dim=2) for fields in zip(*left, strict=True)))
+        return x, self._state_type(*(field[:, -1].detach() for field in memory)), memory
 
 
 def make_none(config: NetworkConfig) -> RecurrentStack:

@@ -47,12 +47,12 @@ GONE = {
     "network.span_ramp": Gone(8, "the choice of the ramp of adaptive spans", "5aeacee"),
     "network.encoder_norm": Gone(True, "the encoder without LayerNorm", "5aeacee"),
     "actor.epsilon_start": Gone(1.0, "the choice of the first epsilon", "5aeacee"),
-    "actor.publish_period": Gone(1, "publishing every few updates", "5aeacee"),
+    "actor.publish_period": Gone(1, "syncing weights every few updates", "5aeacee"),
     "actor.burst_start": Gone(0.0, "the choice of a burst's start", "5aeacee"),
     "actor.burst_length": Gone(1.0, "the choice of a burst's length", "5aeacee"),
     "tracker": Gone("wandb", "TensorBoard", "ee5628d"),
     "learner.munchausen_clip": Gone(1.0, "the choice of Munchausen's l_0", "ee5628d"),
-    "network.compression_rate": Gone(4, "the choice of the steps of a compressed row", "ee5628d"),
+    "network.compression_rate": Gone(4, "the choice of the steps of a compressed slot", "ee5628d"),
     "replay.initial_priority": Gone(
         "actor", "the choice of first priorities", "ee5628d", unread=("replay.priority_exponent", 0)
     ),

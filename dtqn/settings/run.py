@@ -27,16 +27,16 @@ class TaskConfig(_TaskOptions):
 
 
 class ActorConfig(Group):
-    """Acting: copies of the task, who steps them, exploration."""
+    """Acting: environments, who steps them, exploration."""
 
     num_envs: int = Field(32, ge=1)
-    """N, copies of the task that are stepped together."""
+    """N, environments of the task that are stepped together."""
     pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
     exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
-    """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
+    """Each environment's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
-    """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
+    """Share of random actions after annealing, if exploration is `annealed` or there is one environment."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
     """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
@@ -66,7 +66,7 @@ class EvaluationConfig(Group):
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
-    """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
+    """Environments in an evaluation; each plays the same number of episodes, all counted."""
     epsilon: float = Field(0.0, ge=0, le=1)
     """Share of random actions in evaluations; 0 is greedy, DQN was published with 0.05."""
 
@@ -141,12 +141,12 @@ class Config(Group):
 
     @property
     def num_workers(self) -> int:
-        """Processes beside the run that step copies of its task."""
+        """Processes beside the run that step environments."""
         return self.actor.pool.num_workers if isinstance(self.actor.pool, Processes) else 0
 
     @property
     def max_lead(self) -> int:
-        """Ticks that they may be ahead of the learner."""
+        """Vector steps that they may be ahead of the learner."""
         return self.actor.pool.max_lead if isinstance(self.actor.pool, Processes) else 0
 
     def on_cpu(self) -> Self:
@@ -158,7 +158,7 @@ class Config(Group):
 
         A process that plays evaluations pays where one comes before the run's end, but not in a short run,
         which is over before the process has begun; it takes the second core. A second thread on two cores
-        that seemed free has made updates slower. Workers that step copies take a core each.
+        that seemed free has made updates slower. Workers that step environments take a core each.
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
@@ -175,14 +175,14 @@ class Config(Group):
 
     @property
     def most_timesteps(self) -> float:
-        """The rows of the longest episode."""
+        """The timesteps of the longest episode."""
         import envs  # only here, as hardly any run needs the task for its settings
 
         try:
-            rows = envs.spec(self.env, **self.task.model_dump()).horizon
+            horizon = envs.spec(self.env, **self.task.model_dump()).horizon
         except ValueError:
-            rows = None  # a check that comes later says what is wrong with the task
-        return math.inf if rows is None else rows
+            horizon = None  # a check that comes later says what is wrong with the task
+        return math.inf if horizon is None else horizon
 
     @property
     def evaluation_period(self) -> int:

@@ -76,34 +76,34 @@ def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_
     encoder = modules.step_encoder(
         SPACES["box"], use_prev_action=use_prev_action, use_prev_reward=use_prev_reward
     ).double()
-    rows = inputs("box", 2, 5, first=False)
-    features = encoder(rows)
-    other_action = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3))
-    other_reward = encoder(rows._replace(reward=rows.reward + 1))
+    steps = inputs("box", 2, 5, first=False)
+    features = encoder(steps)
+    other_action = encoder(steps._replace(prev_action=(steps.prev_action + 1) % 3))
+    other_reward = encoder(steps._replace(reward=steps.reward + 1))
     assert (not torch.equal(features, other_action)) == use_prev_action
     assert (not torch.equal(features, other_reward)) == use_prev_reward
     assert encoder.join.in_features == 3 + 4 * use_prev_action + use_prev_reward
 
 
-def test_the_action_before_a_first_row_is_ignored_whatever_it_is() -> None:
+def test_the_action_before_a_first_timestep_is_ignored_whatever_it_is() -> None:
     encoder = modules.step_encoder(SPACES["box"]).double()
-    rows = inputs("box", 2, 5)
-    junk = rows._replace(prev_action=rows.prev_action.masked_fill(rows.first, -1_000_000))
-    assert torch.equal(encoder(rows), encoder(junk))
+    steps = inputs("box", 2, 5)
+    junk = steps._replace(prev_action=steps.prev_action.masked_fill(steps.first, -1_000_000))
+    assert torch.equal(encoder(steps), encoder(junk))
     without = (
-        torch.cat([rows.observation, torch.zeros(2, 5, 4, dtype=torch.float64)], -1) @ encoder.join.weight.T
+        torch.cat([steps.observation, torch.zeros(2, 5, 4, dtype=torch.float64)], -1) @ encoder.join.weight.T
     )
-    torch.testing.assert_close(encoder(rows)[:, 0], without[:, 0] + encoder.join.bias, rtol=0, atol=1e-9)
+    torch.testing.assert_close(encoder(steps)[:, 0], without[:, 0] + encoder.join.bias, rtol=0, atol=1e-9)
 
 
 def test_integers_of_any_width_are_the_same_input() -> None:
     network = make("multi_discrete")
-    rows = inputs("multi_discrete", 2, 4)
+    steps = inputs("multi_discrete", 2, 4)
     narrow = StepInputs(
-        rows.observation.to(torch.uint8), rows.prev_action.to(torch.uint8), rows.reward, rows.first
+        steps.observation.to(torch.uint8), steps.prev_action.to(torch.uint8), steps.reward, steps.first
     )
     state = network.initial_state(2)
-    assert torch.equal(network(rows, state)[0].q, network(narrow, state)[0].q)
+    assert torch.equal(network(steps, state)[0].q, network(narrow, state)[0].q)
 
 
 @pytest.mark.parametrize("hidden", [0, 5])

@@ -66,9 +66,9 @@ def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[
         ("network.dropout", "0.1", "dropout"),
         ("network.bag_size", "4", "DTQN's bag"),
         ("learner.ranks", "2", "learning in several processes"),
-        ("actor.publish_period", "3", "publishing every few updates"),
+        ("actor.publish_period", "3", "syncing weights every few updates"),
         ("replay.initial_priority", "max", "the choice of first priorities"),
-        ("network.compression_rate", "3", "the choice of the steps of a compressed row"),
+        ("network.compression_rate", "3", "the choice of the steps of a compressed slot"),
     ],
 )
 def test_a_run_with_what_has_gone_is_one_line(

@@ -123,7 +123,15 @@ class Counts(Broken):
 
 
 class Later(Broken):
-    contract_version = 2
+    contract_version = 3
+
+
+class Former(Average):
+    state_from_trace, trace_spec = Average.state_from_memory, Average.memory_spec
+    state_from_memory = memory_spec = None
+
+    def __init__(self, config):
+        super().__init__(config.width)
 
 
 class Lost(Broken):
@@ -228,9 +236,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.fixture
 def broken(own_folder: Path) -> None:
-    """The working directory holds `broken_cores.py` and `broken_import.py`."""
+    """The working directory holds `broken_cores.py`, `broken_import.py` and `former_import.py`."""
     (own_folder / "broken_cores.py").write_text(BROKEN)
     (own_folder / "broken_import.py").write_text("import no_such_package\n")
+    (own_folder / "former_import.py").write_text("from dtqn.types import TraceSpec\n")
 
 
 @pytest.mark.usefixtures("broken")
@@ -240,8 +249,11 @@ def broken(own_folder: Path) -> None:
         ("Leaks", "it breaks the contract 'causality'"),
         ("Stays", "it breaks the contract 'a reset equals a fresh start'"),
         ("Wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
-        ("Later", "its contract_version is 2; this suite's is 1"),
+        ("Later", "its contract_version is 3; this suite's is 2"),
         ("Lost", "its memory_spec has MemorySpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
+        ("Former", "Core; state_from_trace is state_from_memory now; trace_spec is memory_spec now"),
+        ("former_import:make", "cannot import name 'TraceSpec' from 'dtqn.types' "),
+        ("former_import:make", "(former_import.py, line 1); TraceSpec is MemorySpec now"),
         ("Bare", "it made a Bare without state_from_memory, memory_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
         ("fails", "making it failed: AttributeError: 'NetworkConfig' object has no attribute"),
@@ -270,8 +282,8 @@ def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
 def test_stored_memory_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
     """A count grows too coarse for float16, and not for float32."""
     errors = refused(capsys, "--network.core", "broken_cores:Counts")
-    assert "it breaks the contract 'the state made of stored stored memory is the carried one'" in errors
-    assert "of float16 rows, differ" in errors
+    assert "it breaks the contract 'the state made of stored memory is the carried one'" in errors
+    assert "of float16 memory, differ" in errors
     network = NetworkConfig(core="broken_cores:Counts", width=8)
     check_own(Config(network=network, replay=ReplayConfig(memory_dtype="float32")))
 

@@ -190,7 +190,7 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
     for flags, line in [
         (
             ["--actor.pool", "process", "--actor.pool.num_workers", "40"],
-            "actor.pool.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
+            "actor.pool.num_workers is 40, above actor.num_envs 32: some would have no environment; try 32 "
             "(actor.pool.num_workers from --actor.pool.num_workers)",
         ),
         (
