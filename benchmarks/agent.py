@@ -47,7 +47,7 @@ class Turns:
         self.learner = trainer.learner
         if batches is None:
             drawn = (trainer.updates.draw() for _ in range(num_batches))
-            batches = (trainer.schema.sequences(rows, info.importance_weights) for rows, info in drawn)
+            batches = (trainer.schema.sequences(sampled, info.importance_weights) for sampled, info in drawn)
         self.batches = list(batches)
         self._next = itertools.cycle(self.batches)
 

@@ -3,7 +3,7 @@
     python -m benchmarks agents
 
 One process, the default task, each preset with its own batch, network and learner. The batches are sampled
-from a replay that the preset has filled with random steps of 64 copies, so that their lengths, memories and
+from a replay that the preset has filled with random steps of 64 environments: their lengths, memories and
 burn-ins are the real ones. Arithmetic is that of matrix products alone, counted by torch: what is done
 element by element (gates, norms, scans) is not in it. The share is the arithmetic of an update times
 updates/s over the rate of a large float32 matrix product that takes turns with them, chunk by chunk; figures
@@ -51,14 +51,14 @@ def measure_agent(agent: str, seconds: float = 2.0, fill_env_steps: int = FILL_E
     with OperatorCounter() as counter:
         for _ in turns.batches:
             turns.update()
-    rows = sum(int(batch.learn_timesteps.sum()) for batch in turns.batches) / len(turns.batches)
+    learned = sum(int(batch.learn_timesteps.sum()) for batch in turns.batches) / len(turns.batches)
     return {
         "updates_per_cpu_second": updates["per_cpu_second"],
         "updates_per_second": updates["per_second"],
         "flop_per_update": flop,
         "share_of_matmul_rate": median_ratio(taken["update"], taken["product"]) * flop / per_product,
         "operators_per_update": counter.operators / len(turns.batches),
-        "learn_rows_per_update": rows,
+        "learn_rows_per_update": learned,
         "parameters": sum(p.numel() for p in trainer.network.parameters()),
     }
 

@@ -1,10 +1,10 @@
-"""Env steps per second of every native task, against one copy of the same task in the same run.
+"""Env steps per second of every native task, against one environment of it in the same run.
 
     python -m benchmarks envs
 
-One process on one core; uniformly random actions, drawn beforehand. A step is one row of one copy:
-observation, reward, both flags, success, autoreset and time limit included. Per second of CPU time and of
-wall-clock time, each the median over chunks.
+One process on one core; uniformly random actions, drawn beforehand. A step is one timestep of one
+environment: observation, reward, both flags, success, autoreset and time limit included. Per second of CPU
+time and of wall-clock time, each the median over chunks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import envs
 from benchmarks.timing import in_turns, median
 
-SIZES = (1, 64, 1024, 4096)  # copies N
+SIZES = (1, 64, 1024, 4096)  # environments N
 CHUNKS = 9
 
 
 def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict[str, float]:
-    """Env steps per CPU second and per wall-clock second of `num_envs` copies, in about `seconds`."""
+    """Env steps per CPU second and per wall-clock second of `num_envs` environments, in about `seconds`."""
     env = envs.make_vector(id, num_envs, seed=1, **options)
     env.reset()
     env.action_space.seed(0)
@@ -41,8 +41,8 @@ def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict
 def measure(seconds: float = 0.5) -> dict[str, Any]:
     """All native tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
 
-    `ratio_to_single` is the rate per CPU second over that of one copy, `ratio_to_package` that over one copy
-    in the package gym_gridverse, for its tasks and where it is installed.
+    `ratio_to_single` is the rate per CPU second over that of one environment, `ratio_to_package` that
+    over one in the package gym_gridverse, for its tasks and where it is installed.
     """
     has_package = importlib.util.find_spec("gym_gridverse") is not None
     result: dict[str, Any] = {}

@@ -9,9 +9,9 @@ has filled; figures are medians over chunks:
     eager     the GPU, operator by operator
     graphs    the GPU, with update and the actor's forward pass recorded as CUDA graphs
 
-An update begins with a batch on its device and ends when the host has its numbers. A tick is a step of all
-32 copies. A run acts, draws, learns and writes memory back; it plays no evaluation. `gtrxl-12-layers` is a
-network of the size that the paper of GTrXL trains, on memories that are full.
+An update begins with a batch on its device and ends when the host has its numbers. A tick is a vector step
+of 32 environments. A run acts, draws, learns and writes memory back; it plays no evaluation.
+`gtrxl-12-layers` is a network of the size that the paper of GTrXL trains, on memories that are full.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PAPER_SIZE = {
     **{"network.core.num_layers": "12", "network.width": "256", "network.core.num_heads": "8"},
     **{"network.core.mlp_width": "1024", "network.head_width": "256", "network.core.memory_length": "512"},
 }
-"""GTrXL's 12 layers and a memory of 512 rows, of width 256."""
+"""GTrXL's 12 layers and a memory of 512 steps, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
     "gtrxl-12-layers": {
@@ -59,10 +59,10 @@ _MEMORY = "network.core.memory_length"
 
 def batches_of(flags: Mapping[str, str], side: Mapping[str, str]) -> list[Sequences]:
     """Batches of a replay that random play has filled, with memories that are as long as they get."""
-    copies = 32
+    num_envs = 32
     memory = int(flags.get(_MEMORY, "0"))
-    fill = max(20_000, copies * (memory + 200))
-    trainer = trainer_of(fill, **{"evaluator": "inline", "actor.num_envs": str(copies), **flags, **side})
+    fill = max(20_000, num_envs * (memory + 200))
+    trainer = trainer_of(fill, **{"evaluator": "inline", "actor.num_envs": str(num_envs), **flags, **side})
     if not memory:
         return Turns(trainer, BATCHES).batches
     size = trainer.config.learner.batches.size
@@ -85,7 +85,7 @@ def run_of(trainer: Trainer) -> Callable[[], None]:
 def measure_network(
     flags: Mapping[str, str], seconds: float, sides: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Updates, ticks and updates of a run a second, of every side."""
+    """Updates, vector steps and updates of a run a second, of every side."""
     batches = batches_of(flags, list(sides.values())[-1])
     large = _MEMORY in flags
     actions: dict[tuple[str, str], Callable[[], Any]] = {}

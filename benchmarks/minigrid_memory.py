@@ -48,7 +48,7 @@ class Best(NamedTuple):
     held: float
     """Steps that are left, the mean over both sides, when the cue has last been in sight."""
     cue_first: bool
-    """The cue is in sight in the first row."""
+    """The cue is in sight at the first timestep."""
 
 
 class Layout:

@@ -3,7 +3,7 @@
     python -m benchmarks popgym
 
 In the games whose actions are answers a random action is right once in as many times as there are answers,
-and who remembers everything is always right. Without memory a player knows the row that it sees, and how
+and who remembers everything is always right. Without memory a player knows the timestep that it sees, and how
 many came before: it gives the likeliest answer.
 
 Concentration's best return comes from dynamic programming over what a player that forgets nothing knows: of
@@ -147,7 +147,7 @@ def guessing(kinds: int, each: int, *, everywhere: bool) -> float:
 
 
 def without_memory(id: str) -> float:
-    """The best expected return where answers depend on the row in sight and on its number."""
+    """The best expected return where answers depend on the timestep in sight and on its number."""
     _, game, level = id.replace("count-", "count").replace("repeat-", "repeat").split("-")
     n = envs.spec(id).horizon or 0
     match game:

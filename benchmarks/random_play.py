@@ -3,7 +3,7 @@
     python -m benchmarks random_play
     python -m benchmarks.random_play --env MiniGrid-MemoryS7-v0 [--env ID ...] [--json FILE]
 
-The same number of episodes from each of many copies, all counted.
+The same number of episodes from each of many environments, all counted.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import envs
 from benchmarks.options import one_line_errors, parser_of, write
 from dtqn.settings.config import wrong
 
-COPIES, EPISODES_EACH = 500, 4
+NUM_ENVS, EPISODES = 500, 4
 
 
-def play(id: str, copies: int = COPIES, episodes_each: int = EPISODES_EACH) -> dict[str, float | int | None]:
-    """Mean return with its standard error, success rate and length over `copies * episodes_each` episodes."""
-    env = envs.make_vector(id, copies, seed=1)
+def play(id: str, num_envs: int = NUM_ENVS, episodes: int = EPISODES) -> dict[str, float | int | None]:
+    """Mean return with its standard error, success rate and length, of `episodes` in each environment."""
+    env = envs.make_vector(id, num_envs, seed=1)
     env.reset()
     env.action_space.seed(1)
-    returns, lengths = np.zeros((copies, episodes_each)), np.zeros((copies, episodes_each))
-    success = np.zeros((copies, episodes_each), bool)
-    number, first, everyone = np.zeros(copies, int), np.zeros(copies, bool), np.arange(copies)
-    while (number < episodes_each).any():
+    returns, lengths = np.zeros((num_envs, episodes)), np.zeros((num_envs, episodes))
+    success = np.zeros((num_envs, episodes), bool)
+    number, first, everyone = np.zeros(num_envs, int), np.zeros(num_envs, bool), np.arange(num_envs)
+    while (number < episodes).any():
         _, reward, terminated, truncated, infos = env.step(env.action_space.sample())
         last = terminated | truncated
-        counted = (number < episodes_each) & ~first
+        counted = (number < episodes) & ~first
         at = everyone[counted], number[counted]
         returns[at] += reward[counted]
         lengths[at] += 1

@@ -3,8 +3,8 @@
     python -m benchmarks rivals
 
 One process, one thread. A rival has the published network, batch, loss, optimiser and passes (Esslinger et
-al. 2022, arXiv 2206.01078, and its public code): whole windows of 50 rows, the online network on rows 0..49,
-both networks on rows 1..50, a squared TD error at every row, clipping, Adam, in float32. Ours are
+al. 2022, arXiv 2206.01078, and its public code): whole windows of 50 steps, the online network on 0..49, both
+networks on 1..50, a squared TD error at every step, clipping, Adam, in float32. Ours are
 `dtqn-paper` and `drqn-paper` on batches of a replay that they have filled, once in float32 and once in
 bfloat16 (`learner.precision`). All take turns, chunk by chunk; figures are medians over chunks.
 """

@@ -42,13 +42,13 @@ class Shuffled(Dynamics):
         return self._task.step(action, rng)
 
     def observe(self, rng: np.random.Generator) -> NDArray[Any]:
-        shown, rows = self._task.observe(rng), np.flatnonzero(self.swapped)
-        if len(rows):
-            other = self._task.other({name: x[rows] for name, x in self._task.get().items()})
+        shown, env_ids = self._task.observe(rng), np.flatnonzero(self.swapped)
+        if len(env_ids):
+            other = self._task.other({name: x[env_ids] for name, x in self._task.get().items()})
             assert other is not None
-            self._other.start(len(rows), rng)
+            self._other.start(len(env_ids), rng)
             self._other.put(other)
-            shown[rows] = self._other.observe(rng)
+            shown[env_ids] = self._other.observe(rng)
         return shown
 
     def get(self) -> Arrays:

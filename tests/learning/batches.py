@@ -17,7 +17,7 @@ def f64(*values: object) -> torch.Tensor:
 
 
 class Shape(NamedTuple):
-    """Real rows of each block of one sequence."""
+    """Real timesteps of each block of one sequence."""
 
     memory: int
     burn_in: int
@@ -36,22 +36,21 @@ SHAPES = (
 )
 
 
-def _junk_rows(space: str, rows: StepInputs, counts: torch.Tensor, number: float, seed: int) -> StepInputs:
-    """`rows` with other padding: legal values where they are looked up, else `number`."""
-    batch, steps = rows.first.shape
+def _with_junk(space: str, steps: StepInputs, counts: torch.Tensor, number: float, seed: int) -> StepInputs:
+    """`steps` with other padding: legal values where they are looked up, else `number`."""
+    shape = batch, longest = steps.first.shape
     generator = np.random.default_rng(seed)
-    padding = torch.arange(steps) >= counts[:, None]
-    other = observations(space, (batch, steps), generator)
+    padding = torch.arange(longest) >= counts[:, None]
+    other = observations(space, shape, generator)
     if space == "box":
         other = torch.full_like(other, number)
-    of_observation = padding.view(batch, steps, *[1] * (rows.observation.dim() - 2))
+    actions = torch.from_numpy(generator.integers(NUM_ACTIONS, size=shape))
+    of_observation = padding.view(batch, longest, *[1] * (steps.observation.dim() - 2))
     return StepInputs(
-        torch.where(of_observation, other, rows.observation),
-        torch.where(
-            padding, torch.from_numpy(generator.integers(NUM_ACTIONS, size=(batch, steps))), rows.prev_action
-        ),
-        torch.where(padding, number, rows.reward),
-        rows.first | (padding & torch.from_numpy(generator.random((batch, steps)) < 0.5)),
+        torch.where(of_observation, other, steps.observation),
+        torch.where(padding, actions, steps.prev_action),
+        torch.where(padding, number, steps.reward),
+        steps.first | (padding & torch.from_numpy(generator.random(shape) < 0.5)),
     )
 
 
@@ -67,32 +66,32 @@ def make_batch(
     """A batch of these shapes; with `junk`, its padding is other, and its free numbers are `junk`."""
     spec = network.memory_spec()
     window = min(max((f.window for f in spec.values()), default=0), max(s.memory for s in shapes))
-    memory, burned, learn = (torch.tensor([s[i] for s in shapes]) for i in range(3))
-    memory = memory.clamp(max=window)
+    held, burned, learned = (torch.tensor([s[i] for s in shapes]) for i in range(3))
+    held = held.clamp(max=window)
     batch = len(shapes)
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(batch, *shape, generator=generator, dtype=torch.float64).to(dtype)
 
-    valid = torch.arange(window) >= window - memory[:, None]
-    trace = {name: random(window, *f.shape) for name, f in spec.items() if f.window}
+    valid = torch.arange(window) >= window - held[:, None]
+    memory = {name: random(window, *f.shape) for name, f in spec.items() if f.window}
     burn_in = inputs(space, batch, int(burned.max()), seed + 1, first=False)
-    rows = inputs(space, batch, int(learn.max()), seed + 2, first=False)
-    starts = memory == 0
+    learn = inputs(space, batch, int(learned.max()), seed + 2, first=False)
+    starts = held == 0
     burn_in.first[:, :1] = starts[:, None]
-    rows.first[:, 0] = starts & (burned == 0)
-    discount = torch.ones(rows.first.shape, dtype=dtype)
+    learn.first[:, 0] = starts & (burned == 0)
+    discount = torch.ones(learn.first.shape, dtype=dtype)
     for b, shape in enumerate(shapes):
         discount[b, shape.learn - 1] = float(not shape.terminated)
     if junk is not None:
-        trace = {
+        memory = {
             name: torch.where(valid.view(batch, window, *[1] * (x.dim() - 2)), x, junk)
-            for name, x in trace.items()
+            for name, x in memory.items()
         }
-        burn_in = _junk_rows(space, burn_in, burned, junk, seed + 3)
-        rows = _junk_rows(space, rows, learn, junk, seed + 4)
-        discount = torch.where(torch.arange(discount.shape[1]) < learn[:, None], discount, junk)
+        burn_in = _with_junk(space, burn_in, burned, junk, seed + 3)
+        learn = _with_junk(space, learn, learned, junk, seed + 4)
+        discount = torch.where(torch.arange(discount.shape[1]) < learned[:, None], discount, junk)
     generator_of_novel = torch.Generator().manual_seed(seed + 6)
 
     def novel(counts: torch.Tensor) -> torch.Tensor:
@@ -101,17 +100,17 @@ def make_batch(
         return is_novel ^ (padding & (junk is not None))
 
     return Sequences(
-        memory=trace,
+        memory=memory,
         memory_valid=valid,
-        episode_step=memory.clone(),
+        episode_step=held.clone(),
         burn_in=burn_in._replace(reward=burn_in.reward.to(dtype)),
         burn_in_timesteps=burned,
-        learn=rows._replace(reward=rows.reward.to(dtype)),
+        learn=learn._replace(reward=learn.reward.to(dtype)),
         discount=discount,
-        learn_timesteps=learn,
-        learned_steps=(learn - 1).clamp(max=learn_length),
+        learn_timesteps=learned,
+        learned_steps=(learned - 1).clamp(max=learn_length),
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         burn_in_facts={"novel": novel(burned)},
-        learn_facts={"novel": novel(learn)},
+        learn_facts={"novel": novel(learned)},
         novel_share=torch.full((batch,), 0.37, dtype=torch.float64),
     )

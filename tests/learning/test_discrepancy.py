@@ -15,58 +15,58 @@ from tests.reference import learner_twin as twin
 
 
 def stored_episode(
-    network: nn.Module, anchors: list[int], burn_in: int, rows: int
+    network: nn.Module, starts: list[int], burn_in: int, length: int
 ) -> tuple[Sequences, StepInputs]:
-    """Sequences cut from one episode, with the trace that `network` left, and the episode itself."""
+    """Sequences cut from one episode, with the memory that `network` left, and the episode itself."""
     episode = StepInputs(
-        *(x.expand(len(anchors), *x.shape[1:]) for x in inputs("box", 1, max(anchors) + rows))
+        *(x.expand(len(starts), *x.shape[1:]) for x in inputs("box", 1, max(starts) + length))
     )
-    _, _, trace = network(episode, network.initial_state(len(anchors)))
+    _, _, left = network(episode, network.initial_state(len(starts)))
     window = network.memory_spec()["memory"].window
-    held = torch.zeros_like(trace.memory[:, :window])
-    valid = torch.zeros(len(anchors), window, dtype=torch.bool)
+    held = torch.zeros_like(left.memory[:, :window])
+    valid = torch.zeros(len(starts), window, dtype=torch.bool)
 
-    def cut(start: int, stop: int) -> StepInputs:
-        return StepInputs(*(x[0, start:stop] for x in episode))
+    def cut(begin: int, end: int) -> StepInputs:
+        return StepInputs(*(x[0, begin:end] for x in episode))
 
-    for b, anchor in enumerate(anchors):
-        start = anchor - burn_in
-        real = min(start, window)
-        held[b, window - real :] = trace.memory[b, start - real : start]
+    for b, start in enumerate(starts):
+        begin = start - burn_in
+        real = min(begin, window)
+        held[b, window - real :] = left.memory[b, begin - real : begin]
         valid[b, window - real :] = True
-    learn = StepInputs(*map(torch.stack, zip(*(cut(a, a + rows) for a in anchors), strict=True)))
-    count = len(anchors)
+    learn = StepInputs(*map(torch.stack, zip(*(cut(s, s + length) for s in starts), strict=True)))
+    count = len(starts)
     batch = Sequences(
         memory={"memory": held.detach()},
         memory_valid=valid,
-        episode_step=torch.tensor(anchors) - burn_in,
-        burn_in=StepInputs(*map(torch.stack, zip(*(cut(a - burn_in, a) for a in anchors), strict=True))),
+        episode_step=torch.tensor(starts) - burn_in,
+        burn_in=StepInputs(*map(torch.stack, zip(*(cut(s - burn_in, s) for s in starts), strict=True))),
         burn_in_timesteps=torch.full((count,), burn_in),
         learn=learn,
-        discount=torch.ones(count, rows),
-        learn_timesteps=torch.full((count,), rows),
-        learned_steps=torch.full((count,), rows - 1),
+        discount=torch.ones(count, length),
+        learn_timesteps=torch.full((count,), length),
+        learned_steps=torch.full((count,), length - 1),
         importance_weights=torch.ones(count),
     )
     return batch, episode
 
 
-@pytest.mark.parametrize("chunk_rows", [4, 100])
+@pytest.mark.parametrize("chunk", [4, 100])
 @pytest.mark.parametrize("burn_in", [0, 2])
-def test_discrepancy(burn_in: int, chunk_rows: int) -> None:
-    """Nothing from the trace of the same parameters; by the formulas otherwise."""
+def test_discrepancy(burn_in: int, chunk: int) -> None:
+    """Nothing from memory by the same parameters; by the formulas otherwise."""
     network = make("box")
     with torch.no_grad():
         for parameter in network.parameters():  # what torch's versions draw at first is not the same
             parameter.zero_()
     randomise(network, seed=6, scale=0.5)
-    anchors = [3, 6, 14]
-    batch, episode = stored_episode(network, anchors, burn_in, rows=6)
+    starts = [3, 6, 14]
+    batch, episode = stored_episode(network, starts, burn_in, length=6)
     # A shorter one: its last learned step is another, and later steps are not in the maximum.
     batch = batch._replace(learned_steps=torch.tensor([5, 2, 5]))
 
     def measure() -> Discrepancy:
-        return discrepancy(network, batch, lambda start, stop: part(episode, start, stop), chunk_rows)
+        return discrepancy(network, batch, lambda begin, end: part(episode, begin, end), chunk)
 
     learned = torch.arange(6) < batch.learned_steps[:, None]
     found = measure()
@@ -81,18 +81,18 @@ def test_discrepancy(burn_in: int, chunk_rows: int) -> None:
     found = measure()
     at_first, at_last = found.delta_q(batch.learned_steps)
     flags, losses = [], []
-    whole = torch.cat([q[b, a : a + n] for b, (a, n) in enumerate(zip(anchors, (5, 2, 5), strict=True))])
+    whole = torch.cat([q[b, a : a + n] for b, (a, n) in enumerate(zip(starts, (5, 2, 5), strict=True))])
     spread = (whole.max() - whole.min()).item()
-    for b, anchor in enumerate(anchors):
+    for b, start in enumerate(starts):
         count = int(batch.learned_steps[b])
         stored = twin.q_values(network, batch, b)[:count]
         largest = abs(max(value for at_step in stored for value in at_step))
         for value, step in ((at_first, 0), (at_last, count - 1)):
-            pairs = zip(stored[step], q[b, anchor + step].tolist(), strict=True)
+            pairs = zip(stored[step], q[b, start + step].tolist(), strict=True)
             expected = math.sqrt(sum((mine - again) ** 2 for mine, again in pairs)) / largest
             assert value[b].item() == pytest.approx(expected, rel=1e-6)
         for step in range(count):
-            exact = q[b, anchor + step].tolist()
+            exact = q[b, start + step].tolist()
             chosen = stored[step].index(max(stored[step]))
             losses.append(max(exact) - exact[chosen])
             best, second = sorted(exact, reverse=True)[:2]

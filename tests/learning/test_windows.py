@@ -1,4 +1,4 @@
-"""Windows learned whole and bootstrapped from the next one, beside plain loops over rows."""
+"""Windows learned whole and bootstrapped from the next one, beside plain loops over timesteps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.learning.learners import errors_of, make_learner
 K = 5
 GAMMA, SCALE, RATE = 0.9, 0.2, 1e-2
 SHAPES = (
-    Shape(3, 4, 2),  # a full window in the middle of an episode, and the row after it
+    Shape(3, 4, 2),  # a full window in the middle of an episode, and the timestep after it
     Shape(0, 4, 2),
     Shape(0, 0, 2),  # an episode's first step
     Shape(0, 2, 2, terminated=True),
@@ -32,26 +32,27 @@ NETWORKS = {
 }
 
 
-def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
-    """The real rows of sequence b [1, rows, ...], burn-in before the learned segment, and their discounts."""
+def whole_of(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
+    """The real timesteps of sequence b [1, T, ...], those of burn-in first, and their discounts."""
     burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
-    rows = map_tree(lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], batch.burn_in, batch.learn)
-    return rows, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
+    blocks = batch.burn_in, batch.learn
+    steps = map_tree(lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], *blocks)
+    return steps, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
 
 
 @pytest.mark.parametrize("junk", [None, 1e30])
-def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
+def test_a_whole_sequence_joins_real_timesteps(junk: float | None) -> None:
     network = make("box", **NETWORKS["lstm"])
     batch = make_batch(network, "box", (*SHAPES, Shape(1, 1, 7), Shape(0, 0, 4)), junk=junk)
     whole = whole_sequence(batch)
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_timesteps.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
     for b in range(len(batch.learn_timesteps)):
-        rows, discount = whole_rows(batch, b)
+        steps, discount = whole_of(batch, b)
         count = int(whole.learn_timesteps[b])
-        assert count == rows.first.shape[1]
+        assert count == steps.first.shape[1]
         assert whole.learned_steps[b] == batch.burn_in_timesteps[b] + batch.learned_steps[b]
-        for name, value in rows._asdict().items():
+        for name, value in steps._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
         burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
@@ -60,11 +61,11 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         assert whole.learn_facts["novel"][b, :count].tolist() == novel
 
 
-def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:
-    """[T, A] from these rows [1, T, ...] and nothing else: DTQN's window, or a recurrence's zero state."""
+def windows_q(network: nn.Module, steps: StepInputs) -> Tensor:
+    """[T, A] from these timesteps [1, T, ...] alone: DTQN's window, or a recurrence's zero state."""
     if hasattr(network, "window"):
-        return network.window(rows).q[0]
-    return network(rows, network.initial_state(1))[0].q[0]
+        return network.window(steps).q[0]
+    return network(steps, network.initial_state(1))[0].q[0]
 
 
 def original_update(
@@ -76,17 +77,17 @@ def original_update(
     """
     errors = []
     for b in range(len(batch.learn_timesteps)):
-        rows, discount = whole_rows(batch, b)
-        count = rows.first.shape[1] - 1
-        q = windows_q(online, map_tree(lambda x: x[:, :count], rows))  # noqa: B023
+        steps, discount = whole_of(batch, b)
+        count = steps.first.shape[1] - 1
+        q = windows_q(online, map_tree(lambda x: x[:, :count], steps))  # noqa: B023
         with torch.no_grad():
-            after = map_tree(lambda x: x[:, 1:], rows)
+            after = map_tree(lambda x: x[:, 1:], steps)
             of_online, of_target = windows_q(online, after), windows_q(target, after)
         for t in range(count):
             chooser = of_online[t] if double_q else of_target[t]
             value = of_target[t][int(chooser.argmax())]
-            y = SCALE * rows.reward[0, t + 1] + GAMMA * discount[t + 1] * value
-            errors.append((q[t, int(rows.prev_action[0, t + 1])] - y) ** 2)
+            y = SCALE * steps.reward[0, t + 1] + GAMMA * discount[t + 1] * value
+            errors.append((q[t, int(steps.prev_action[0, t + 1])] - y) ** 2)
     loss = torch.stack(errors).mean()
     optimizer = torch.optim.Adam(online.parameters(), lr=RATE)
     loss.backward()
@@ -123,8 +124,8 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
 
 
-def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
-    """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
+def test_without_a_target_network_the_first_timestep_is_of_the_first_window() -> None:
+    """Munchausen's bonus of the first step, whose policy is the network's at the first timestep."""
     settings: dict[str, Any] = {
         "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5},
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
@@ -136,25 +137,25 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         memory={name: x[:, :0] for name, x in batch.memory.items()}, memory_valid=batch.memory_valid[:, :0]
     )
 
-    def q_values(rows: StepInputs) -> Tensor:
-        return network(rows, network.initial_state(1))[0].q[0]
+    def q_values(steps: StepInputs) -> Tensor:
+        return network(steps, network.initial_state(1))[0].q[0]
 
     with torch.no_grad():
         found = errors_of(learner, batch).target[0]
         first = q_values(map_tree(lambda x: x[:, :4], batch.learn))
         later = q_values(map_tree(lambda x: x[:, 1:], batch.learn))
-    of_row = torch.cat([first[:1], later])
+    of_step = torch.cat([first[:1], later])
     for t in range(4):
         action, reward = int(batch.learn.prev_action[0, t + 1]), float(batch.learn.reward[0, t + 1])
-        bonus = 0.9 * max(float(0.5 * (of_row[t] / 0.5).log_softmax(-1)[action]), -1.0)
-        log_policy = (of_row[t + 1] / 0.5).log_softmax(-1)
-        value = float((log_policy.exp() * (of_row[t + 1] - 0.5 * log_policy)).sum())
+        bonus = 0.9 * max(float(0.5 * (of_step[t] / 0.5).log_softmax(-1)[action]), -1.0)
+        log_policy = (of_step[t + 1] / 0.5).log_softmax(-1)
+        value = float((log_policy.exp() * (of_step[t + 1] - 0.5 * log_policy)).sum())
         expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
         assert float(found[t]) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("agent", ["dtqn-paper", "drqn-paper"])
-def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
+def test_every_env_step_has_one_window_up_to_it(agent: str) -> None:
     """Drawn uniformly, all of it learned: the public code's replay of contexts."""
     flags = {
         "agent": agent, "env": "gridverse-memory-5x5", "task.time_limit": "12", "actor.num_envs": "2",
@@ -168,12 +169,12 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     trainer = Trainer(presets.resolve(None, flags, {}))
     while trainer.env_steps < 200:
         trainer.advance()
-    # The row that an env step leads to is stored by the next tick.
+    # The timestep that an env step leads to is stored by the next vector step.
     assert trainer.env_steps - trainer.replay.num_sequences == 2
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
     batch = trainer.learner.learned(trainer.schema.sequences(sampled, info.importance_weights))
-    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_timesteps)  # of the window's last row
+    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_timesteps)  # of the window's last timestep
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
     assert torch.equal(batch.learn_timesteps, batch.learned_steps + 1)
     assert torch.equal(batch.episode_step, (step - 4).clamp(min=0))

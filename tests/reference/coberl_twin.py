@@ -24,16 +24,16 @@ def coberl(
     norm: str,
     gate_name: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features [T, D], real memory rows [L, D] each -> output, memory [T, L, D], hidden, cell: [T, D]."""
+    """Features [T, D], real memory [L, D] a step -> output, memory [T, L, D], hidden, cell: [T, D]."""
     settings = (transformer, heads, memory_length, norm, gate_name)
-    predicted, trace = gtrxl_twin.gtrxl(features[None], [memory], *settings)
+    predicted, left = gtrxl_twin.gtrxl(features[None], [memory], *settings)
     outputs, hiddens, cells = [], [], []
     for y, x in zip(features, predicted[0], strict=True):
         hidden, cell = lstm_twin.step(gate(gate_name, gate_parameters, y, x), hidden, cell, lstm)
         outputs.append(hidden)
         hiddens.append(hidden)
         cells.append(cell)
-    return torch.stack(outputs), trace[0], torch.stack(hiddens), torch.stack(cells)
+    return torch.stack(outputs), left[0], torch.stack(hiddens), torch.stack(cells)
 
 
 def transformer_both_ways(
@@ -72,18 +72,17 @@ def contrastive_loss(
     """The loss on each sequence's real features [D], some of them hidden; `settings` of the transformer."""
     total, count = torch.zeros((), dtype=torch.float64), 0
     for y, hidden in zip(sequences, masked, strict=True):
-        given = [
-            torch.zeros_like(row) if is_hidden else row for row, is_hidden in zip(y, hidden, strict=True)
-        ]
+        pairs = zip(y, hidden, strict=True)
+        given = [torch.zeros_like(features) if is_hidden else features for features, is_hidden in pairs]
         x = transformer_both_ways(given, *settings)
         for t in range(len(y)):
             if not hidden[t]:
                 continue
             q_x, q_y = shares(x[t], y, critic, temperature), shares(y[t], x, critic, temperature)
             s_x, s_y = shares(x[t], x, critic, temperature), shares(y[t], y, critic, temperature)
-            pairs = [(q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x)]
+            both = [(q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x)]
             total = total - torch.log(q_x[t]) - torch.log(q_y[t])
-            for one, other in pairs:
+            for one, other in both:
                 total = total + divergence(one, other)
             count += 1
     return total / count if count else total

@@ -1,6 +1,6 @@
 """GTrXL with compressed memory, block by block: what a step sees beyond the memory, the compressors' loss.
 
-Memories are lists of real rows, oldest first; `start` is the episode step of a sequence's first row.
+Memories are lists of real steps, oldest first; `start` is the episode step of a sequence's first timestep.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tests.reference import gtrxl_twin
 
 
 def blocks(num_timesteps: int, now: int, first_step: int, reach: int, slots: int, rate: int) -> Iterator[int]:
-    """Places in the rows, of which the first is at `first_step`, where the blocks begin that `now` sees."""
+    """Places, of which the first is at `first_step`, where the blocks begin that `now` sees."""
     for place in range(num_timesteps):
         distance = now - place
         if (first_step + place) % rate == 0 and reach < distance <= reach + slots * rate:
             yield place
 
 
-def compress(rows: list[Tensor], p: dict[str, Tensor]) -> Tensor:
-    return p["weight"] @ torch.cat(rows) + p["bias"]
+def compress(steps: list[Tensor], p: dict[str, Tensor]) -> Tensor:
+    return p["weight"] @ torch.cat(steps) + p["bias"]
 
 
 def compressive(
@@ -39,41 +39,41 @@ def compressive(
     norm: str,
     gate_name: str,
 ) -> tuple[Tensor, Tensor]:
-    """features [B, T, D], memory rows [L, D] each -> output [B, T, D], trace [B, T, L, D]."""
-    outputs, traces = [], []
+    """features [B, T, D], memory [L, D] a step -> output [B, T, D], what the layers read [B, T, L, D]."""
+    outputs, inputs = [], []
     for sequence, memory, start in zip(features, memories, starts, strict=True):
-        steps, trace = list(sequence), []
+        steps, of_layers = list(sequence), []
         for i, p in enumerate(parameters):
 
-            def far(rows: list[Tensor], now: int, p: Any = p, first: int = start - len(memory)) -> Any:
+            def far(seen: list[Tensor], now: int, p: Any = p, first: int = start - len(memory)) -> Any:
                 return [
-                    (now - place, compress(rows[place : place + rate], p["compressor"]).detach())
-                    for place in blocks(len(rows), now, first, reach, slots, rate)
+                    (now - place, compress(seen[place : place + rate], p["compressor"]).detach())
+                    for place in blocks(len(seen), now, first, reach, slots, rate)
                 ]
 
-            trace.append(torch.stack(steps))
-            before = [row[i] for row in memory]
+            of_layers.append(torch.stack(steps))
+            before = [step[i] for step in memory]
             steps = gtrxl_twin.layer(steps, before, p, heads, reach, norm, gate_name, far)
         outputs.append(torch.stack(steps))
-        traces.append(torch.stack(trace, dim=1))
-    return torch.stack(outputs), torch.stack(traces)
+        inputs.append(torch.stack(of_layers, dim=1))
+    return torch.stack(outputs), torch.stack(inputs)
 
 
-def content_attention(query: Tensor, rows: list[Tensor], p: dict[str, Any], heads: int) -> Tensor:
+def content_attention(query: Tensor, steps: list[Tensor], p: dict[str, Any], heads: int) -> Tensor:
     """[D] of all heads, by content alone; every parameter is taken as it is."""
     d = len(query) // heads
     mixed = []
     for h in range(heads):
         of_head = slice(h * d, (h + 1) * d)
         q = (p["W_q"].detach() @ query)[of_head]
-        weights = [torch.exp(q.dot((p["W_k"].detach() @ row)[of_head]) / math.sqrt(d)) for row in rows]
-        values = [(p["W_v"].detach() @ row)[of_head] for row in rows]
+        weights = [torch.exp(q.dot((p["W_k"].detach() @ step)[of_head]) / math.sqrt(d)) for step in steps]
+        values = [(p["W_v"].detach() @ step)[of_head] for step in steps]
         mixed.append(sum(w / sum(weights) * v for w, v in zip(weights, values, strict=True)))
     return torch.cat(mixed)
 
 
 def reconstruction_loss(
-    traces: list[Tensor],
+    inputs: list[Tensor],
     memories: list[list[Tensor]],
     starts: list[int],
     parameters: list[dict[str, Any]],
@@ -88,17 +88,17 @@ def reconstruction_loss(
     for i, p in enumerate(parameters):
         fixed = {name: x.detach() for name, x in p["norm_1"].items()}
         errors = []
-        for trace, memory, start in zip(traces, memories, starts, strict=True):
-            rows = [row[i].detach() for row in memory] + list(trace[:, i].detach())
-            for now in range(len(memory), len(rows)):
-                places = list(blocks(len(rows), now, start - len(memory), reach, slots, rate))
+        for of_layers, memory, start in zip(inputs, memories, starts, strict=True):
+            steps = [step[i].detach() for step in memory] + list(of_layers[:, i].detach())
+            for now in range(len(memory), len(steps)):
+                places = list(blocks(len(steps), now, start - len(memory), reach, slots, rate))
                 if not places:
                     continue
-                exact = [rows[place + j] for place in places for j in range(rate)]
-                short = [compress(rows[place : place + rate], p["compressor"]) for place in places]
-                read = [rows[now], *exact, *short]
+                exact = [steps[place + j] for place in places for j in range(rate)]
+                short = [compress(steps[place : place + rate], p["compressor"]) for place in places]
+                read = [steps[now], *exact, *short]
                 if norm == "pre":
-                    read = [gtrxl_twin.layer_norm(row, fixed) for row in read]
+                    read = [gtrxl_twin.layer_norm(step, fixed) for step in read]
                 query, exact, short = read[0], read[1 : 1 + len(exact)], read[1 + len(exact) :]
                 difference = content_attention(query, short, p, heads) - content_attention(
                     query, exact, p, heads

@@ -1,4 +1,4 @@
-"""One learner step as section after section of the papers has it: sequence by sequence, row by row.
+"""One learner step as section after section of the papers has it: sequence by sequence, step by step.
 
 The networks under test are called with one sequence and one step at a time; the rest is loops.
 """
@@ -30,22 +30,22 @@ class Result(NamedTuple):
     """The loss of recall."""
 
 
-def row(rows: Any, b: int, t: int) -> Any:
-    """Row t of sequence b as a batch of one sequence of one step."""
-    return type(rows)(*(x[b, t][None, None] for x in rows))
+def timestep(block: Any, b: int, t: int) -> Any:
+    """Timestep t of sequence b as a batch of one sequence of one step."""
+    return type(block)(*(x[b, t][None, None] for x in block))
 
 
-def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
-    """The stored leaves of a trace of one step, by path."""
-    left = leaves(trace)
+def memory_of(network: nn.Module, memory: Any) -> dict[str, Tensor]:
+    """The stored leaves of the memory of one step, by path."""
+    left = leaves(memory)
     return {name: left[name][0, 0] for name in network.memory_spec()}
 
 
-def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step: int) -> Any:
-    """The state after these stored memory, of which the network says how many count."""
+def state_after(network: nn.Module, stored: list[dict[str, Tensor]], episode_step: int) -> Any:
+    """The state after this stored memory, of which the network says how many steps count."""
     held, count = {}, 0
     for name, field in network.memory_spec().items():
-        last = [r[name].to(torch.float64) for r in rows[max(0, len(rows) - field.window) :]]
+        last = [x[name].to(torch.float64) for x in stored[max(0, len(stored) - field.window) :]]
         held[name] = torch.stack(last)[None] if last else torch.zeros(1, 0, *field.shape, dtype=torch.float64)
         count = max(count, len(last))
     return network.state_from_memory(
@@ -54,22 +54,22 @@ def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step:
 
 
 @torch.no_grad()
-def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
-    rows = [
+def state_at_start(network: nn.Module, batch: Any, b: int) -> Any:
+    stored = [
         {name: x[b, i] for name, x in batch.memory.items()}
         for i in range(batch.memory_valid.shape[1])
         if batch.memory_valid[b, i]
     ]
     step = int(batch.episode_step[b])
-    state = state_after(network, rows, step)
+    state = state_after(network, stored, step)
     for t in range(int(batch.burn_in_timesteps[b])):
-        _, state, left = network(row(batch.burn_in, b, t), state)
-        rows.append(trace_row(network, left))
+        _, state, left = network(timestep(batch.burn_in, b, t), state)
+        stored.append(memory_of(network, left))
         step += 1
-    return state_after(network, rows, step)
+    return state_after(network, stored, step)
 
 
-class Row(NamedTuple):
+class Answer(NamedTuple):
     """A network's answer at one step."""
 
     q: list[float]
@@ -78,27 +78,27 @@ class Row(NamedTuple):
 
 
 @torch.no_grad()
-def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
-    """The network's answers on the real rows of sequence b, one call a row."""
-    state, rows = state_at_anchor(network, batch, b), []
+def said(network: nn.Module, batch: Any, b: int) -> list[Answer]:
+    """The network's answers at the real timesteps of sequence b, one call each."""
+    state, answers = state_at_start(network, batch, b), []
     for t in range(int(batch.learn_timesteps[b])):
-        output, state, _ = network(row(batch.learn, b, t), state)
+        output, state, _ = network(timestep(batch.learn, b, t), state)
         q = output.q[0, 0].tolist()
         if output.distribution is None:
             numbers = [[value] for value in q]
         else:
             numbers = output.distribution[0, 0].exp().tolist()
-        rows.append(Row(q, numbers))
-    return rows
+        answers.append(Answer(q, numbers))
+    return answers
 
 
 def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
-    return [at_row.q for at_row in said(network, batch, b)]
+    return [answer.q for answer in said(network, batch, b)]
 
 
 @torch.no_grad()
-def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
-    """The traces of the real rows of burn-in and learned segment, by their distance from the anchor."""
+def memory_at_steps(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
+    """The memory of the real steps of burn-in and learned segment, by their distance from the start."""
     held = [
         {name: x[b, i] for name, x in batch.memory.items()}
         for i in range(batch.memory_valid.shape[1])
@@ -107,11 +107,11 @@ def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Te
     state, left = state_after(network, held, int(batch.episode_step[b])), {}
     burned = int(batch.burn_in_timesteps[b])
     for t in range(burned):
-        _, state, trace = network(row(batch.burn_in, b, t), state)
-        left[t - burned] = trace_row(network, trace)
+        _, state, memory = network(timestep(batch.burn_in, b, t), state)
+        left[t - burned] = memory_of(network, memory)
     for t in range(int(batch.learn_timesteps[b])):
-        _, state, trace = network(row(batch.learn, b, t), state)
-        left[t] = trace_row(network, trace)
+        _, state, memory = network(timestep(batch.learn, b, t), state)
+        left[t] = memory_of(network, memory)
     return left
 
 
@@ -120,9 +120,9 @@ def is_categorical(network: nn.Module) -> bool:
 
 
 def output_with_gradient(network: nn.Module, batch: Any, b: int) -> Any:
-    """The same in one call, since no gradient passes between calls: [1, rows, A]."""
+    """The same in one call, since no gradient passes between calls: [1, timesteps, A]."""
     real = type(batch.learn)(*(x[b : b + 1, : int(batch.learn_timesteps[b])] for x in batch.learn))
-    return network(real, state_at_anchor(network, batch, b))[0]
+    return network(real, state_at_start(network, batch, b))[0]
 
 
 def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: float) -> Result:
@@ -162,11 +162,9 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
 
 
 def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
-    """The loss of row t of a sequence's learned segment, of observations in MultiDiscrete([3, 4, 2])."""
-    past = [
-        *batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
-        *batch.learn.observation[b, : t + 1],
-    ]
+    """The loss of step t of a sequence's learned segment, of observations in MultiDiscrete([3, 4, 2])."""
+    burned = int(batch.burn_in_timesteps[b])
+    past = [*batch.burn_in.observation[b, :burned], *batch.learn.observation[b, : t + 1]]
     shown = {(place, value) for seen in past for place, value in enumerate(seen.tolist())}
     total = torch.zeros((), dtype=torch.float64)
     for number, logit in enumerate(logits):
@@ -181,13 +179,13 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
 def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:
     """For each learned step of sequence b: its target, or the atoms' masses."""
     pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
-    rows = int(batch.learn_timesteps[b])
+    size = int(batch.learn_timesteps[b])
     of_online, of_target = said(online, batch, b), said(target, batch, b)
-    selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
-    actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
-    reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
+    selector = [answer.q for answer in (of_online if config.double_q else of_target)]
+    actions = [int(a) for a in batch.learn.prev_action[b, 1:size]]
+    reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :size]]
     if "novel" in batch.learn_facts:
-        for t in range(rows):
+        for t in range(size):
             reward[t] += config.novelty_weight if batch.learn_facts["novel"][b, t] else -config.repeat_cost
             if config.novelty_centred:
                 share = float(batch.novel_share[b])
@@ -200,7 +198,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau)
 
     def value(t: int, numbers: list[list[float]]) -> list[float]:
-        """The value of each action at row t, from its numbers."""
+        """The value of each action at step t, from its numbers."""
         if not soft:
             return numbers[losses.argmax(selector[t])]
         mixed = []
@@ -211,8 +209,8 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             mixed.append(total)
         return mixed
 
-    discount = batch.discount[b, :rows].tolist()
-    values = [value(t, of_target[t].numbers) for t in range(rows)]
+    discount = batch.discount[b, :size].tolist()
+    values = [value(t, of_target[t].numbers) for t in range(size)]
     learned = range(int(batch.learned_steps[b]))
     slack = getattr(config.returns, "tolerance", 0.0) * max(abs(max(q)) for q in selector)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
@@ -220,13 +218,13 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     if not is_categorical(target):
         plain = [v for (v,) in values]
         if config.returns.name == "n_step":
-            found = losses.targets(reward, discount, plain, rows, n, config.gamma, *pair)
+            found = losses.targets(reward, discount, plain, size, n, config.gamma, *pair)
             return [[found[t]] for t in learned]
         return [
             [
                 pair[0](
                     losses.lambda_target(
-                        t, reward, discount, plain, greedy, rows, config.gamma, config.returns.q_lambda,
+                        t, reward, discount, plain, greedy, size, config.gamma, config.returns.q_lambda,
                         config.returns.name == "watkins", pair[1],
                     )
                 )
@@ -235,18 +233,18 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
         ]  # fmt: skip
 
     atoms = target.head.prediction.atoms.tolist()
-    columns = [losses.targets(reward, discount, [z] * rows, rows, n, config.gamma, *pair) for z in atoms]
-    y = [[column[t] for column in columns] for t in range(rows - 1)]
+    columns = [losses.targets(reward, discount, [z] * size, size, n, config.gamma, *pair) for z in atoms]
+    y = [[column[t] for column in columns] for t in range(size - 1)]
 
     def masses(t: int) -> list[float]:
         """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""
-        row = losses.bootstrap_step(t, rows, n)
-        mixture = values[row]
-        goes_on = row < rows - 1 and (config.returns.name == "peng" or greedy[row])
+        step = losses.bootstrap_step(t, size, n)
+        mixture = values[step]
+        goes_on = step < size - 1 and (config.returns.name == "peng" or greedy[step])
         if config.returns.name != "n_step" and goes_on:
             weight = config.returns.q_lambda
             mixture = [
-                (1 - weight) * now + weight * later for now, later in zip(mixture, masses(row), strict=True)
+                (1 - weight) * now + weight * later for now, later in zip(mixture, masses(step), strict=True)
             ]
         return losses.project(list(zip(y[t], mixture, strict=True)), atoms)
 

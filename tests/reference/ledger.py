@@ -1,4 +1,4 @@
-"""Episodes written down row by row and copy by copy, the twin of whatever counts them."""
+"""Episodes written down step by step and environment by environment, the twin of whatever counts them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 class Entry(NamedTuple):
     """An episode that has ended."""
 
-    copy: int
+    env_id: int
     rewards: list[float]
-    """One for each step; the FIRST row is no step."""
+    """One for each step; the first timestep is no step."""
     terminated: bool
 
 
@@ -23,7 +23,7 @@ def total(rewards: list[float]) -> float:
 
 
 class Ledger:
-    """The open episode of each copy and all that have ended (NEXT_STEP autoreset)."""
+    """The open episode of each environment and all that have ended (NEXT_STEP autoreset)."""
 
     def __init__(self, num: int) -> None:
         self.open: list[list[float]] = [[] for _ in range(num)]
@@ -31,22 +31,22 @@ class Ledger:
         self.entries: list[Entry] = []
 
     def begin(self) -> None:
-        """New episodes in all copies; those that were open never end."""
+        """New episodes in all environments; those that were open never end."""
         self.open = [[] for _ in self.open]
         self.over = [False] * len(self.over)
 
     def write(self, reward: Any, terminated: Any, truncated: Any) -> list[Entry]:
-        """A row of every copy; the episodes that end with it, in the order of the copies."""
+        """A timestep of every environment; the episodes that end with it, in the environments' order."""
         ended = []
-        for copy, rewards in enumerate(self.open):
-            if self.over[copy]:
-                assert reward[copy] == 0 and not terminated[copy] and not truncated[copy]
-                self.open[copy] = []
+        for env_id, rewards in enumerate(self.open):
+            if self.over[env_id]:
+                assert reward[env_id] == 0 and not terminated[env_id] and not truncated[env_id]
+                self.open[env_id] = []
             else:
-                rewards.append(float(reward[copy]))
-            self.over[copy] = bool(terminated[copy] or truncated[copy])
-            if self.over[copy]:
-                ended.append(Entry(copy, self.open[copy], bool(terminated[copy])))
+                rewards.append(float(reward[env_id]))
+            self.over[env_id] = bool(terminated[env_id] or truncated[env_id])
+            if self.over[env_id]:
+                ended.append(Entry(env_id, self.open[env_id], bool(terminated[env_id])))
         self.entries += ended
         return ended
 

@@ -1,4 +1,4 @@
-"""One copy of a finite POMDP in plain loops, the twin of `envs.pomdp.dynamics`."""
+"""One environment of a finite POMDP in plain loops, the twin of `envs.pomdp.dynamics`."""
 
 from __future__ import annotations
 

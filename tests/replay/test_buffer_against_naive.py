@@ -55,23 +55,23 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
     assert set(batch.burn_in) == set(batch.learn) == set(TIMESTEP_NAMES)
     for i, sequence in enumerate(expected):
         for name in ("observation", "state", "hidden"):
-            timesteps, got = sequence["memory"][name], batch.memory[name][i]
+            steps, got = sequence["memory"][name], batch.memory[name][i]
             width = got.shape[0]
             valid = batch.memory_valid[i, longest_memory - width :]
-            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(timesteps))
+            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(steps))
             assert got.dtype == FIELDS[name].dtype
-            if timesteps:
-                np.testing.assert_array_equal(got[width - len(timesteps) :], np.stack(timesteps))
+            if steps:
+                np.testing.assert_array_equal(got[width - len(steps) :], np.stack(steps))
         assert batch.burn_in_timesteps[i] == len(sequence["burn_in"])
         assert batch.learn_timesteps[i] == len(sequence["learn"])
         assert batch.learned_steps[i] == sequence["learned_steps"]
         assert batch.episode_step[i] == sequence["episode_step"]
         for name in TIMESTEP_NAMES:
-            for block, timesteps in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
+            for block, steps in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
                 assert block[name].dtype == FIELDS[name].dtype
-                if timesteps:
+                if steps:
                     np.testing.assert_array_equal(
-                        real(block[name], i, len(timesteps)), np.stack([step[name] for step in timesteps])
+                        real(block[name], i, len(steps)), np.stack([step[name] for step in steps])
                     )
         # Padding is in range: timesteps that were really written, of the same stream.
         own_stream = sequence["learn"][0]["observation"][0]
@@ -81,11 +81,11 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
 
 
 def check_learned(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
-    timesteps, counts, learned = replay.learn_timesteps(ids, ["q_max", "state", "observation"])
+    steps, counts, learned = replay.learn_timesteps(ids, ["q_max", "state", "observation"])
     for i, id_ in enumerate(ids):
         sequence = naive.sequence(id_)
         assert (counts[i], learned[i]) == (len(sequence["learn"]), sequence["learned_steps"])
-        for name, values in timesteps.items():
+        for name, values in steps.items():
             expected = np.stack([step[name] for step in sequence["learn"]])
             np.testing.assert_array_equal(real(values, i, counts[i]), expected)
 
@@ -95,12 +95,12 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
     np.testing.assert_array_equal(prefix.available, [found is not None for found in expected])
     kept = [(id_, found) for id_, found in zip(ids, expected, strict=True) if found is not None]
     assert len(kept) == len(prefix.num_timesteps)
-    for i, (id_, (timesteps, start)) in enumerate(kept):
-        assert (prefix.num_timesteps[i], prefix.starts[i]) == (len(timesteps), start)
+    for i, (id_, (steps, start)) in enumerate(kept):
+        assert (prefix.num_timesteps[i], prefix.starts[i]) == (len(steps), start)
         assert prefix.learned_steps[i] == naive.sequence(id_)["learned_steps"]
         for name, values in prefix.timesteps.items():
             np.testing.assert_array_equal(
-                real(values, i, len(timesteps)), np.stack([step[name] for step in timesteps])
+                real(values, i, len(steps)), np.stack([step[name] for step in steps])
             )
 
 
@@ -128,10 +128,10 @@ def test_random_operations(
     for _ in range(90):
         which = np.flatnonzero(random.random(replay.num_streams) >= absence)
         first = ~streams.open[which] | (random.random(len(which)) < cut_rate)
-        timesteps = streams.timesteps(which, first, random.random(len(which)) < last_rate)
+        steps = streams.timesteps(which, first, random.random(len(which)) < last_rate)
         explicit = len(which) < replay.num_streams or random.random() < 0.5
-        new = [int(id_) for id_ in replay.append(timesteps, which if explicit else None)]
-        assert sorted(new) == sorted(naive.append(timesteps, list(which)))
+        new = [int(id_) for id_ in replay.append(steps, which if explicit else None)]
+        assert sorted(new) == sorted(naive.append(steps, list(which)))
         if random.random() < 0.03:
             which = np.flatnonzero(random.random(replay.num_streams) < 0.5)
             ended = [int(id_) for id_ in replay.end_episodes(which)]

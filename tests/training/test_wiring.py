@@ -154,7 +154,7 @@ def test_a_run_is_that_of_plain_loops(case: str, double: None) -> None:
             evaluations.append(result)
     assert_same_timesteps(trainer, twin)
     assert len(evaluations) == 4 and twin.version > 0
-    assert twin.replay.rows_so_far(0) > twin.replay.size, "nothing was overwritten"
+    assert twin.replay.so_far(0) > twin.replay.size, "nothing was overwritten"
     assert twin.replay.max_priority > 1, "no priority was above that which the first sequences have"
 
 
