@@ -184,7 +184,7 @@ def test_every_env_step_has_one_window_up_to_it(agent: str) -> None:
     assert trainer.learner_steps > 100 and all(row.get("learner/skipped_updates", 0) == 0 for row in metrics)
 
 
-_NO_FIRST_ROW = {"next_window": True, "double_q": False}
+_NO_FIRST_STEP = {"next_window": True, "double_q": False}
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ _NO_FIRST_ROW = {"next_window": True, "double_q": False}
             "initial_weights is chrono, but network.encoder is dtqn",
         ),
         (
-            {"learner": {**_NO_FIRST_ROW, "munchausen": True}, "replay": {"burn_in_length": 0}},
+            {"learner": {**_NO_FIRST_STEP, "munchausen": True}, "replay": {"burn_in_length": 0}},
             "learner.next_window is true with learner.double_q false and learner.bootstrap munchausen.* try",
         ),
         (
             {
-                "learner": {**_NO_FIRST_ROW, "returns": "watkins", "trace_tolerance": 0.1},
+                "learner": {**_NO_FIRST_STEP, "returns": "watkins", "trace_tolerance": 0.1},
                 "replay": {"burn_in_length": 0},
             },
             "next_window is true with learner.double_q false and learner.returns.tolerance 0.1.* try",

@@ -100,9 +100,8 @@ def reconstruction_loss(
                 if norm == "pre":
                     read = [gtrxl_twin.layer_norm(step, fixed) for step in read]
                 query, exact, short = read[0], read[1 : 1 + len(exact)], read[1 + len(exact) :]
-                difference = content_attention(query, short, p, heads) - content_attention(
-                    query, exact, p, heads
-                )
+                read_short, read_exact = (content_attention(query, x, p, heads) for x in (short, exact))
+                difference = read_short - read_exact
                 errors.append((difference * difference).sum() / len(query))
         if errors:
             total = total + sum(errors) / len(errors)

@@ -48,9 +48,8 @@ def state_after(network: nn.Module, stored: list[dict[str, Tensor]], episode_ste
         last = [x[name].to(torch.float64) for x in stored[max(0, len(stored) - field.window) :]]
         held[name] = torch.stack(last)[None] if last else torch.zeros(1, 0, *field.shape, dtype=torch.float64)
         count = max(count, len(last))
-    return network.state_from_memory(
-        held, torch.ones(1, count, dtype=torch.bool), torch.tensor([episode_step])
-    )
+    valid = torch.ones(1, count, dtype=torch.bool)
+    return network.state_from_memory(held, valid, torch.tensor([episode_step]))
 
 
 @torch.no_grad()
@@ -154,9 +153,8 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
         deltas.append(of_sequence)
         all_targets.append(expected)
     total = loss + (online.head.recall.weight * recall if recall else 0.0)
-    gradients = torch.autograd.grad(
-        total, list(online.parameters()), allow_unused=True, materialize_grads=True
-    )
+    parameters = list(online.parameters())
+    gradients = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
     priorities = [losses.priority(d, eta) for d in deltas]
     return Result(loss.item(), deltas, all_targets, priorities, list(gradients), recall.item())
 

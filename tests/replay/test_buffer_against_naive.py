@@ -70,9 +70,8 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
             for block, steps in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
                 assert block[name].dtype == FIELDS[name].dtype
                 if steps:
-                    np.testing.assert_array_equal(
-                        real(block[name], i, len(steps)), np.stack([step[name] for step in steps])
-                    )
+                    values = np.stack([step[name] for step in steps])
+                    np.testing.assert_array_equal(real(block[name], i, len(steps)), values)
         # Padding is in range: timesteps that were really written, of the same stream.
         own_stream = sequence["learn"][0]["observation"][0]
         for block in (batch.burn_in, batch.learn):
@@ -99,9 +98,7 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
         assert (prefix.num_timesteps[i], prefix.starts[i]) == (len(steps), start)
         assert prefix.learned_steps[i] == naive.sequence(id_)["learned_steps"]
         for name, values in prefix.timesteps.items():
-            np.testing.assert_array_equal(
-                real(values, i, len(steps)), np.stack([step[name] for step in steps])
-            )
+            np.testing.assert_array_equal(real(values, i, len(steps)), np.stack([x[name] for x in steps]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -171,10 +168,9 @@ def test_random_operations(
             asked = [int(id_) for id_ in random.choice(ever, 3)]
             whole = replay.prefix(asked, ["observation", "state"])
             check_prefix(naive, whole, asked)
-            chunks = [
-                replay.prefix(asked, ["state"], at, at + 3).timesteps["state"] for at in range(0, 99, 3)
-            ]
-            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.timesteps["state"])
+            parts = [replay.prefix(asked, ["state"], at, at + 3).timesteps for at in range(0, 99, 3)]
+            joined = np.concatenate([part["state"] for part in parts], axis=1)
+            np.testing.assert_array_equal(joined, whole.timesteps["state"])
         if ever and random.random() < 0.3:
             # Overwritten timesteps, before any and not there yet, and some twice: the last one counts.
             ids, offsets = random.choice(ever, 9), random.integers(-6, 9, 9)
