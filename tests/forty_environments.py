@@ -183,7 +183,7 @@ def _loop(policy: Any, env: gymnasium.Env[Any, Any]) -> float:
 
 
 def _loop_of_two(policy: Any, env: Any) -> float:
-    """The same in two copies, to the end of their first episodes."""
+    """The same in two environments, to the end of their first episodes."""
     seen, _ = env.reset(seed=0)
     policy.reset(2)
     action, total = policy.act(seen), np.zeros(2)
@@ -205,8 +205,8 @@ def tried(name: str, folder: Path) -> dict[str, Any]:
     policy = dtqn.load(run)
     two = {}
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-        copies = SyncVectorEnv([lambda: _made(name)] * 2, autoreset_mode=mode)
-        two[f"loop, {mode.value}"] = _loop_of_two(policy, copies)
+        vector = SyncVectorEnv([lambda: _made(name)] * 2, autoreset_mode=mode)
+        two[f"loop, {mode.value}"] = _loop_of_two(policy, vector)
     figures = {
         "train": [row["train/return"] for row in dtqn.Run(run).metrics if "train/return" in row][-1],
         "evaluate": dtqn.evaluate(run, episodes=4).episode_return,

@@ -67,8 +67,8 @@ class Count(Dynamics):
     def start(self, num, rng):
         self.t = np.zeros(num, np.int64)
 
-    def restart(self, rows, rng):
-        self.t[rows] = 0
+    def restart(self, env_ids, rng):
+        self.t[env_ids] = 0
 
     def step(self, action, rng):
         self.t += 1

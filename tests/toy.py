@@ -24,16 +24,16 @@ class Episode(NamedTuple):
 
 
 @functools.cache
-def episode(seed: int, copy: int, number: int) -> Episode:
-    """Episode `number` of a copy. Long ones succeed, so whoever counts the first to finish is biased."""
-    generator = np.random.default_rng([seed, copy, number])
+def episode(seed: int, env_id: int, number: int) -> Episode:
+    """An episode of an environment. Long ones succeed, so whoever counts the first to finish is biased."""
+    generator = np.random.default_rng([seed, env_id, number])
     length = int(generator.integers(1, MAX_LENGTH + 1))
     terminates = bool(generator.random() < 0.5)
     return Episode(length, terminates, length > 10, generator.integers([5, 3], size=(length + 1, 2)))
 
 
 class ToyVectorEnv(VectorEnv):
-    """N copies, NEXT_STEP autoreset. Rewards are eighths, which any float holds exactly."""
+    """N environments, NEXT_STEP autoreset. Rewards are eighths, which any float holds exactly."""
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
@@ -43,10 +43,10 @@ class ToyVectorEnv(VectorEnv):
         self.number = np.zeros(num_envs, np.int64)
         self.elapsed = np.zeros(num_envs, np.int64)
         self.actions: list[np.ndarray] = []
-        """The actions that `step` was given, tick by tick."""
+        """The actions that `step` was given, step by step."""
 
     def episodes(self) -> list[Episode]:
-        return [episode(self.seed, copy, int(number)) for copy, number in enumerate(self.number)]
+        return [episode(self.seed, env_id, int(number)) for env_id, number in enumerate(self.number)]
 
     def observation(self) -> np.ndarray:
         return np.stack([e.observations[t] for e, t in zip(self.episodes(), self.elapsed, strict=True)])

@@ -26,17 +26,17 @@ class Steps(gymnasium.Env):
 
     observation_space, action_space, length = Box(-1, 1, (3,), np.float32), Discrete(2), 4
 
-    def row(self):
+    def shown(self):
         return np.array([self.t / 10, 0, 0], np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return self.row(), {}
+        return self.shown(), {}
 
     def step(self, action):
         self.t += 1
-        return self.row(), 1.0, self.t >= self.length, False, {}
+        return self.shown(), 1.0, self.t >= self.length, False, {}
 
 
 ONE = Steps()
@@ -47,9 +47,9 @@ def one_object():
 class SharedState(Steps):
     """Keeps its time in the class, as does one of a simulator with a single world."""
 
-    def row(self):
+    def shown(self):
         Steps.t = self.__dict__.pop("t", Steps.__dict__.get("t", 0))
-        return super().row()
+        return super().shown()
 
 class Prints(Steps):
     def step(self, action):
@@ -76,17 +76,17 @@ class ReadsItem(Steps):
 class Infinite(Steps):
     observation_space = Box(-np.inf, np.inf, (1,), np.float64)
 
-    def row(self):
+    def shown(self):
         return np.array([1e300])
 
 class Depth(Steps):
     observation_space = Box(0, 65535, (12, 12), np.uint16)
 
-    def row(self):
+    def shown(self):
         return np.full((12, 12), 40_000, np.uint16)
 
 class GlobalGenerator(Steps):
-    def row(self):
+    def shown(self):
         return np.random.rand(3).astype(np.float32)
 
 class SeedsGlobalGenerator(GlobalGenerator):
@@ -135,8 +135,8 @@ def test_settings_of_the_process_that_a_task_changes_are_the_runs_again(tasks):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("one_object", "its copies are one object"),
-        ("SharedState", "two of its copies share what they change"),
+        ("one_object", "its environments are one object"),
+        ("SharedState", "two of its environments share what they change"),
         ("Infinite", "its observation holds inf; must be finite in float32"),
     ],
 )

@@ -91,7 +91,7 @@ class Case(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012
     act: Callable[[VectorEnv[Any, Any, Any], int, np.random.Generator], np.ndarray] = uniform
     can_fail: bool = True
-    copies: int = 8
+    num_envs: int = 8
 
 
 NATIVE = [
@@ -114,17 +114,17 @@ ADAPTED = [
     Case(f"{HERE}:Coins", lambda entry: entry.rewards.count(1.0) >= 3, {"time_limit": 12}),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive),
     Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"frame_stack": 3}),
-    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"time_limit": 7}, copies=2),
+    Case(f"{HERE}:MiniGrid-Purse-v0", positive, {"time_limit": 7}, num_envs=2),
 ]
 every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda case: case.id.rpartition(":")[2])
 
 
 class Recorder(VectorWrapper):
-    """Keeps the last row, as the environment gave it."""
+    """Keeps the last timestep, as the environment gave it."""
 
     def step(self, actions: Any) -> Any:
-        self.row = self.env.step(actions)
-        return self.row
+        self.timestep = self.env.step(actions)
+        return self.timestep
 
     def get_state(self) -> Any:
         return self.env.get_state()  # type: ignore[attr-defined]
@@ -134,15 +134,15 @@ class Recorder(VectorWrapper):
 
 
 def make(case: Case, seed: int) -> VectorTimesteps:
-    return VectorTimesteps(Recorder(envs.make_vector(case.id, case.copies, seed, **case.options)))
+    return VectorTimesteps(Recorder(envs.make_vector(case.id, case.num_envs, seed, **case.options)))
 
 
-def assert_counts(rows: VectorTimesteps, ledger: Ledger) -> None:
-    """The reader of the rows and the task below any wrappers keep the same count of the open episodes."""
-    assert rows.episode_return.tolist() == ledger.returns()
-    assert rows.length.tolist() == ledger.lengths()
-    assert rows.last.tolist() == ledger.over
-    state = rows.env.get_state()
+def assert_counts(timesteps: VectorTimesteps, ledger: Ledger) -> None:
+    """The reader of timesteps and the task below any wrappers keep the same count of the open episodes."""
+    assert timesteps.episode_return.tolist() == ledger.returns()
+    assert timesteps.length.tolist() == ledger.lengths()
+    assert timesteps.last.tolist() == ledger.over
+    state = timesteps.env.get_state()
     if state is None:  # a task of another package
         return
     while "env" in state:
@@ -153,33 +153,33 @@ def assert_counts(rows: VectorTimesteps, ledger: Ledger) -> None:
 
 
 @every_case
-def test_success_return_and_length_are_those_of_the_rows(case: Case) -> None:
-    rows, rng = make(case, 1), np.random.default_rng(2)
-    ledger = Ledger(case.copies)
+def test_success_return_and_length_are_those_of_the_timesteps(case: Case) -> None:
+    timesteps, rng = make(case, 1), np.random.default_rng(2)
+    ledger = Ledger(case.num_envs)
     time_limit = envs.spec(case.id, **case.options).time_limit
     for t in range(420):
         if t == 140:  # in the middle of episodes, all begin anew
-            rows.begin(np.random.default_rng(3))
+            timesteps.begin(np.random.default_rng(3))
             ledger.begin()
-            assert_counts(rows, ledger)
-        if t == 280 and (state := rows.get_state())["env"] is not None:  # goes on elsewhere
-            rows = make(case, 4)
-            rows.set_state(copy.deepcopy(state), rng)
-        reported = rows.step(case.act(rows.env, t, rng))
-        _, reward, terminated, truncated, infos = rows.env.row
+            assert_counts(timesteps, ledger)
+        if t == 280 and (state := timesteps.get_state())["env"] is not None:  # goes on elsewhere
+            timesteps = make(case, 4)
+            timesteps.set_state(copy.deepcopy(state), rng)
+        reported = timesteps.step(case.act(timesteps.env, t, rng))
+        _, reward, terminated, truncated, infos = timesteps.env.timestep
         ended = ledger.write(reward, terminated, truncated)
         success = [case.success(entry) for entry in ended]
-        everyone = [False] * case.copies
+        everyone = [False] * case.num_envs
         for entry, good in zip(ended, success, strict=True):
-            everyone[entry.copy] = good
+            everyone[entry.env_id] = good
             assert entry.terminated or len(entry.rewards) == time_limit
             assert time_limit is None or len(entry.rewards) <= time_limit
         assert infos["is_success"].tolist() == everyone
         assert reported.episode_return.tolist() == [total(entry.rewards) for entry in ended]
         assert reported.length.tolist() == [len(entry.rewards) for entry in ended]
         assert reported.success.tolist() == success
-        assert_counts(rows, ledger)
-    rows.env.close()
+        assert_counts(timesteps, ledger)
+    timesteps.env.close()
     if case.can_fail:
         assert_each_outcome_follows_the_other(ledger.entries, case.success)
 
@@ -188,7 +188,7 @@ def assert_each_outcome_follows_the_other(entries: list[Entry], success: Callabl
     """A count left over from a success would change the failure that follows, and the reverse."""
     outcomes: dict[int, list[bool]] = {}
     for entry in entries:
-        outcomes.setdefault(entry.copy, []).append(success(entry))
+        outcomes.setdefault(entry.env_id, []).append(success(entry))
     pairs = [pair for each in outcomes.values() for pair in itertools.pairwise(each)]
     assert min(pairs.count((True, False)), pairs.count((False, True))) >= 4
 
@@ -218,7 +218,7 @@ def test_a_single_environment_counts_each_episode_anew(case: Case) -> None:
 @pytest.mark.parametrize("id", sorted({case.id for case in NATIVE}))
 @pytest.mark.parametrize("time_limit", [1, 9])
 def test_episodes_begin_alike_and_independently(id: str, time_limit: int) -> None:
-    """After an autoreset as after a reset: the same initial states, drawn anew for every copy and episode."""
+    """After an autoreset as after a reset: the same initial states, drawn anew for each episode of each."""
     num = 64
     env, rng = envs.make_vector(id, num, 1, time_limit=time_limit), np.random.default_rng(2)
 
@@ -244,8 +244,8 @@ def test_episodes_begin_alike_and_independently(id: str, time_limit: int) -> Non
         different = np.unique(first, axis=0)
         if len(different) <= 30:
             np.testing.assert_array_equal(np.unique(later, axis=0), different)
-    if time_limit == 1:  # all copies begin together
+    if time_limit == 1:  # all environments begin together
         for states in (starts, restarts):
             drawn = [np.concatenate(list(state.values()), axis=1) for state in states]
-            assert all(len(np.unique(copies, axis=0)) > 1 for copies in drawn)
-            assert len({copies.tobytes() for copies in drawn}) == len(states)
+            assert all(len(np.unique(fields, axis=0)) > 1 for fields in drawn)
+            assert len({fields.tobytes() for fields in drawn}) == len(states)

@@ -60,8 +60,8 @@ def make(id: str, num: int = 3, seed: int = 1, **options: Any) -> Any:
 
 @pytest.mark.parametrize("id", WORLDS)
 @pytest.mark.parametrize("observation", ["grid", "vector"])
-def test_every_row_is_ours(installed: None, id: str, observation: str) -> None:
-    """From each state of the package's own play: the same row, and the same state after it."""
+def test_every_timestep_is_ours(installed: None, id: str, observation: str) -> None:
+    """From each state of the package's own play: the same timestep, and the same state after it."""
     theirs = make(id, 3, observation=observation, time_limit=12)
     ours = envs.make_vector(id, 3, 2, observation=observation, time_limit=12)
     assert theirs.single_observation_space == ours.single_observation_space
@@ -77,21 +77,21 @@ def test_every_row_is_ours(installed: None, id: str, observation: str) -> None:
         before = theirs.get_state()
         ours.set_state(before)  # type: ignore[attr-defined]
         action = rng.integers(theirs.single_action_space.n, size=3)
-        row, expected = theirs.step(action), ours.step(action)
+        timestep, expected = theirs.step(action), ours.step(action)
         state = theirs.get_state()["state"]
         live = ~before["episode"]["last"]
-        np.testing.assert_array_equal(row[1][~live], 0.0)
+        np.testing.assert_array_equal(timestep[1][~live], 0.0)
         ended += (~live).sum()
         if not any(name in id for name in DRAWS):
-            np.testing.assert_array_equal(row[0][live], expected[0][live])
-            np.testing.assert_allclose(row[1][live], expected[1][live], rtol=0, atol=1e-12)
-            for flag, expected_flag in zip(row[2:4], expected[2:4], strict=True):
+            np.testing.assert_array_equal(timestep[0][live], expected[0][live])
+            np.testing.assert_allclose(timestep[1][live], expected[1][live], rtol=0, atol=1e-12)
+            for flag, expected_flag in zip(timestep[2:4], expected[2:4], strict=True):
                 np.testing.assert_array_equal(flag[live], expected_flag[live])
-            np.testing.assert_array_equal(row[4]["is_success"], expected[4]["is_success"])
+            np.testing.assert_array_equal(timestep[4]["is_success"], expected[4]["is_success"])
             for name, after in ours.get_state()["state"].items():  # type: ignore[attr-defined]
                 np.testing.assert_array_equal(state[name][live], after[live])
         seen, _ = ours.reset(options={"state": state})
-        np.testing.assert_array_equal(row[0], seen)
+        np.testing.assert_array_equal(timestep[0], seen)
     assert ended > 0
 
 
@@ -106,10 +106,10 @@ def test_a_seed_determines_everything_and_states_restore(installed: None, id: st
         if t == 20:
             other.set_state(env.get_state())
         action = rng.integers(env.single_action_space.n, size=3)
-        row = env.step(action)
-        np.testing.assert_equal(twin.step(action), row)
+        timestep = env.step(action)
+        np.testing.assert_equal(twin.step(action), timestep)
         if t >= 20:
-            np.testing.assert_equal(other.step(action), row)
+            np.testing.assert_equal(other.step(action), timestep)
 
 
 def test_states_can_be_given_and_pictures_drawn(installed: None) -> None:

@@ -106,11 +106,11 @@ def four_rooms(openings: tuple[int, ...], chosen: np.ndarray[Any, Any]) -> State
     grid, floor, (first, step), _ = _walls_of_rooms("", (7, 7), (2, 2))
     doors = first + step * np.array(openings)
     place = np.concatenate([floor, doors])[chosen]
-    cells, rows = _repeat(grid, len(chosen)), np.arange(len(chosen))
+    cells, index = _repeat(grid, len(chosen)), np.arange(len(chosen))
     cells[:, doors] = codes.cell(codes.FLOOR)
     for column, (kind, colour) in enumerate([(codes.BEACON, 1), (codes.EXIT, 1), (codes.EXIT, 2)]):
-        cells[rows, place[:, column + 1]] = codes.cell(kind, colour=colour)
-    return initial((7, 7), cells, place[:, 0], np.zeros(len(rows), int))
+        cells[index, place[:, column + 1]] = codes.cell(kind, colour=colour)
+    return initial((7, 7), cells, place[:, 0], np.zeros(len(index), int))
 
 
 @pytest.mark.slow

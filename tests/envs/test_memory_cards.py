@@ -47,11 +47,11 @@ def test_recorded_episodes_replay_exactly() -> None:
         for _ in range(length):
             removed = data["obs"][step] == 6
             scripted.draw = int((~removed[: data["current"][step]]).sum())
-            row = env.step(data["action"][step : step + 1])
-            np.testing.assert_array_equal(row[0][0], data["obs"][step])
-            assert row[1][0] == data["reward"][step]
-            assert (row[2][0], row[3][0]) == (data["terminated"][step], data["truncated"][step])
-            assert row[4]["is_success"][0] == data["is_success"][step]
+            timestep = env.step(data["action"][step : step + 1])
+            np.testing.assert_array_equal(timestep[0][0], data["obs"][step])
+            assert timestep[1][0] == data["reward"][step]
+            assert (timestep[2][0], timestep[3][0]) == (data["terminated"][step], data["truncated"][step])
+            assert timestep[4]["is_success"][0] == data["is_success"][step]
             assert scripted.high == max(1, int((~removed).sum()))
             step += 1
     assert step == 4006
@@ -105,8 +105,8 @@ def remember(pairs: int, episodes: int) -> tuple[float, float]:
             choice = mates or [p for p in guesses if p not in excluded[card]]
             action = int(rng.choice(choice))
             excluded[card].add(action)
-            rows, reward, terminated, truncated, infos = env.step(np.array([action]))
-            observation, total = rows[0], total + reward[0]
+            observations, reward, terminated, truncated, infos = env.step(np.array([action]))
+            observation, total = observations[0], total + reward[0]
             over = bool(terminated[0] or truncated[0])
             successes += int(infos["is_success"][0])
         returns.append(total)

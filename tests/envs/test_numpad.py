@@ -31,12 +31,12 @@ def centre(size: int, pad: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 class Twins:
-    """A twin for each copy of an environment, made anew for each of its episodes."""
+    """A twin for each environment of a vector, made anew for each of its episodes."""
 
     def __init__(self, env: Any, size: int) -> None:
         self.env, self.size = env, size
         self.twins: list[NumpadTwin] = []
-        self.first = np.ones(env.num_envs, np.bool_)  # the copies whose row just now is a FIRST one
+        self.first = np.ones(env.num_envs, np.bool_)  # the environments at a FIRST timestep
         self.observation: NDArray[np.float32] = env.reset()[0]
         self.check(self.observation)
 

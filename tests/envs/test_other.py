@@ -20,14 +20,14 @@ TASKS = (
 )
 
 
-def rollout(id: str, ticks: int, copies: int = 32):
-    """The environment, its observations and those of another secret at each tick of random actions."""
-    env = envs.make_vector(id, copies, 3)
+def rollout(id: str, steps: int, num: int = 32):
+    """The environment, its observations and those of another secret at each of some random steps."""
+    env = envs.make_vector(id, num, 3)
     generator = np.random.default_rng(0)
     observation, _ = env.reset()
-    for _ in range(ticks):
+    for _ in range(steps):
         yield env, observation, env.observe_other()
-        observation = env.step(generator.integers(env.single_action_space.n, size=copies))[0]
+        observation = env.step(generator.integers(env.single_action_space.n, size=num))[0]
 
 
 @pytest.mark.parametrize("id", TASKS)
@@ -84,7 +84,7 @@ def test_a_memory_worlds_other_beacon_has_the_other_exits_colour() -> None:
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_some_copies_are_asked(id: str) -> None:
+def test_some_environments_are_asked(id: str) -> None:
     for env, _, other in rollout(id, 5):
         assert np.array_equal(env.observe_other([30, 4]), other[[30, 4]])
 

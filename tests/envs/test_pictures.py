@@ -31,7 +31,7 @@ def test_gif_is_one_whole_episode(tmp_path: Path) -> None:
     env = envs.make_vector(ID, 1, time_limit=12, render_mode="rgb_array")
     count = pictures.save(env, tmp_path / "a.gif", seed=5)
     image = Image.open(tmp_path / "a.gif")
-    # Equal neighbours are one frame of a GIF, shown for longer: its time counts the episode's rows.
+    # Equal neighbours are one frame of a GIF, shown for longer: its time counts the episode's timesteps.
     shown = 0
     for frame in range(image.n_frames):  # type: ignore[attr-defined]
         image.seek(frame)
@@ -122,7 +122,7 @@ def test_pictures_of_other_kinds_are_read(picture: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["t-maze-passive-6", "CartPole-v1"])
-def test_the_pictures_of_some_copies_are_those_of_all(id):
+def test_the_pictures_of_some_environments_are_those_of_all(id):
     env = envs.make_vector(id, 3, 1, render_mode="rgb_array")
     env.reset(seed=1)
     env.step(env.action_space.sample())

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
-from envs.pomdp.dynamics import Model, PomdpDynamics, Timesteps
+from envs.pomdp.dynamics import Model, PomdpDynamics, Rows
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
 from tests.reference.pomdp_twin import TwinPomdp
@@ -71,18 +71,18 @@ def test_vectorised_equals_one_by_one(model: Model) -> None:
     for _ in range(150):
         action = policy.integers(len(model.actions), size=num).astype(np.uint8)
         reward, terminated = ours.step(action, rng)
-        rows = [
+        answers = [
             twin.step(int(a), u, v)
             for twin, a, (u, v) in zip(twins, action, same.random((2, num)).T, strict=True)
         ]
-        observations, rewards, endings_now = zip(*rows, strict=True)
+        observations, rewards, endings_now = zip(*answers, strict=True)
         np.testing.assert_array_equal(ours.observe(rng), observations)
         np.testing.assert_array_equal(reward, rewards)
         np.testing.assert_array_equal(terminated, endings_now)
         over = terminated.nonzero()[0]
         ours.restart(over, rng)
-        for row, u in zip(over, same.random(len(over)), strict=True):
-            twins[row].start(u)
+        for env_id, u in zip(over, same.random(len(over)), strict=True):
+            twins[env_id].start(u)
         np.testing.assert_array_equal(ours.get()["state"], [twin.state for twin in twins])
         assert (ours.observe(rng)[over] == len(model.observations)).all()
         endings += len(over)
@@ -91,7 +91,7 @@ def test_vectorised_equals_one_by_one(model: Model) -> None:
 
 def test_rows_at_the_edges_of_their_intervals() -> None:
     below_one = 1 - 2.0**-53
-    rows = Timesteps(np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
+    rows = Rows(np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
     drawn = [
         (0, 0.0, 0),
         (0, 0.25 - 2.0**-54, 0),
@@ -108,7 +108,7 @@ def test_rows_at_the_edges_of_their_intervals() -> None:
 
 
 def test_rows_are_scaled_to_one() -> None:
-    rows = Timesteps(np.array([[0.5, 0.50001], [0.333333, 0.666666], [1.0, 0.0]]))
+    rows = Rows(np.array([[0.5, 0.50001], [0.333333, 0.666666], [1.0, 0.0]]))
     row, uniform = np.array([0, 0, 1, 1, 2]), np.array([0.49999, 0.999999, 0.0, 0.9999999, 0.0])
     np.testing.assert_array_equal(rows.draw(row, uniform), [0, 1, 0, 1, 0])
 
@@ -176,9 +176,9 @@ def chain(folder: Path, ending: str) -> str:
 
 
 def play(env: Any, num: int) -> list[tuple[int, float, bool, bool]]:
-    rows = [env.step(np.zeros(1, np.int64)) for _ in range(num)]
-    assert all(row[4] == {} for row in rows)  # a file defines no success
-    return [(int(row[0][0]), float(row[1][0]), bool(row[2][0]), bool(row[3][0])) for row in rows]
+    seen = [env.step(np.zeros(1, np.int64)) for _ in range(num)]
+    assert all(step[4] == {} for step in seen)  # a file defines no success
+    return [(int(step[0][0]), float(step[1][0]), bool(step[2][0]), bool(step[3][0])) for step in seen]
 
 
 def test_a_file_with_reset_ends_its_episodes(tmp_path: Path) -> None:
@@ -197,14 +197,14 @@ def test_a_file_without_reset_ends_by_its_limit_only(tmp_path: Path) -> None:
     assert spec.observation_space.n == 3  # type: ignore[attr-defined]
     env = envs.make_vector(id, 1, seed=0)
     env.reset()
-    rows = play(env, 501)
-    assert [row[1] for row in rows[:6]] == [0.0, 0.0, 5.0] * 2
-    assert not any(row[2] for row in rows)
-    assert [t for t, row in enumerate(rows) if row[3]] == [499]
-    assert rows[500] == (2, 0.0, False, False)
+    timesteps = play(env, 501)
+    assert [timestep[1] for timestep in timesteps[:6]] == [0.0, 0.0, 5.0] * 2
+    assert not any(timestep[2] for timestep in timesteps)
+    assert [t for t, timestep in enumerate(timesteps) if timestep[3]] == [499]
+    assert timesteps[500] == (2, 0.0, False, False)
     env = envs.make_vector(id, 1, seed=0, time_limit=4)
     env.reset()
-    assert [t for t, row in enumerate(play(env, 9)) if row[3]] == [3, 8]
+    assert [t for t, timestep in enumerate(play(env, 9)) if timestep[3]] == [3, 8]
 
 
 def test_pictures_of_a_file_mark_state_and_observation(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ MAP = rocks_of(SIZE, ROCKS, 3)
 
 
 class Twin:
-    """One copy, one rule after the other; it goes on where an episode would end."""
+    """One environment, one rule after the other; it goes on where an episode would end."""
 
     def __init__(self, position: tuple[int, int], good: list[bool]) -> None:
         self.rocks = [(int(row), int(column)) for row, column in MAP]

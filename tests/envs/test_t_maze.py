@@ -32,11 +32,11 @@ def test_recorded_episodes_replay_exactly(kind: str, length: int) -> None:
     steps = length + (3 if kind == "active" else 1)
     assert (data["ep_len"][episodes] == steps).all()
     assert len(episodes) == 40
-    rows = (np.cumsum(data["ep_len"])[episodes] - steps) + np.arange(steps)[:, None]  # [T, E]
+    places = (np.cumsum(data["ep_len"])[episodes] - steps) + np.arange(steps)[:, None]  # [T, E]
     env = make(kind, length, len(episodes))
     observation = at(env, position=data["init_xy"][episodes], goal=data["goal_y"][episodes])
     np.testing.assert_array_equal(observation, data["init_obs"][episodes])
-    for now in rows:
+    for now in places:
         observation, reward, terminated, truncated, infos = env.step(data["action"][now])
         np.testing.assert_array_equal(observation, data["obs"][now])
         np.testing.assert_array_equal(env.get_state()["state"]["position"], data["xy"][now])

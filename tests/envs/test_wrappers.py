@@ -21,23 +21,23 @@ UNBOUNDED = Box(-np.inf, np.inf, (3,), np.float32)
 
 
 class Scripted(VectorEnv[Any, Any, Any]):
-    """Rows that are given beforehand: observations [T, N, ...] (or a dict of such) and ends [T, N].
+    """Timesteps that are given beforehand: observations [T, N, ...] (or a dict of such) and ends [T, N].
 
-    Every other copy's episodes terminate, the others' are truncated.
+    Every other environment's episodes terminate, the others' are truncated.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
-    def __init__(self, space: gymnasium.Space[Any], rows: Any, last: Any) -> None:
-        self.rows, self.last, self.t = rows, np.asarray(last, np.bool_), 0
+    def __init__(self, space: gymnasium.Space[Any], observations: Any, last: Any) -> None:
+        self.observations, self.last, self.t = observations, np.asarray(last, np.bool_), 0
         self.num_envs = self.last.shape[1]
         self.single_observation_space = space
         self.observation_space = batch_space(space, self.num_envs)
 
     def observation(self) -> Any:
-        if isinstance(self.rows, dict):
-            return {key: rows[self.t].copy() for key, rows in self.rows.items()}
-        return self.rows[self.t].copy()
+        if isinstance(self.observations, dict):
+            return {key: part[self.t].copy() for key, part in self.observations.items()}
+        return self.observations[self.t].copy()
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         self.t = 0
@@ -55,14 +55,14 @@ class Scripted(VectorEnv[Any, Any, Any]):
         self.t = state["t"]
 
 
-def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1, **options: Any) -> Any:
+def make(space: gymnasium.Space[Any], seen: Any, last: Any = None, seed: Any = 1, **options: Any) -> Any:
     """A scripted task with options."""
-    first = next(iter(rows.values())) if isinstance(rows, dict) else rows
+    first = next(iter(seen.values())) if isinstance(seen, dict) else seen
     ends = np.zeros(first.shape[:2], np.bool_) if last is None else last
     spec = TaskSpec("scripted", "", space, Discrete(2), "", best_return=1.0)
 
     def make_vector(num_envs: int, seed: Any = None, *, render_mode: str | None = None) -> Any:
-        return Scripted(space, rows, ends)
+        return Scripted(space, seen, ends)
 
     task = wrapped(Task(spec, make_vector), TaskOptions(**options))
     env = task.make_vector(1, seed)
@@ -71,12 +71,12 @@ def make(space: gymnasium.Space[Any], rows: Any, last: Any = None, seed: Any = 1
 
 
 def play(env: Any, steps: int) -> list[Any]:
-    """The observations, row by row; each row lies in its space and stays as it was."""
+    """The observations, one by one; each lies in its space and stays as it was."""
     seen = [env.reset()[0]]
     seen += [env.step(None)[0] for _ in range(steps)]
-    kept = [np.copy(row) if not isinstance(row, dict) else row for row in seen]
-    for row in seen:
-        assert row in env.observation_space
+    kept = [np.copy(one) if not isinstance(one, dict) else one for one in seen]
+    for one in seen:
+        assert one in env.observation_space
     assert env.observation_space == batch_space(env.single_observation_space, env.num_envs)
     return kept
 
@@ -88,10 +88,10 @@ def test_no_options_are_no_wrapper() -> None:
 
 
 def test_hidden_components_are_left_out() -> None:
-    rows = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-    env = make(Box(-1, np.array([10, 20, 30], np.float32)), rows, hide=(0, 2))
+    given = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    env = make(Box(-1, np.array([10, 20, 30], np.float32)), given, hide=(0, 2))
     assert env.single_observation_space == Box(-1, np.array([20], np.float32))
-    np.testing.assert_array_equal(play(env, 1), rows[:, :, 1:2])
+    np.testing.assert_array_equal(play(env, 1), given[:, :, 1:2])
     codes = np.array([[[1, 2, 3]]])
     env = make(MultiDiscrete([4, 5, 6], start=[0, 1, 2]), codes, hide=(1,))
     assert env.single_observation_space == MultiDiscrete([4, 6], start=[0, 2])
@@ -102,14 +102,14 @@ def test_hidden_components_are_left_out() -> None:
 
 
 def test_frames_are_stacked_within_an_episode_only() -> None:
-    """The two copies end at different times; a FIRST row fills the stack anew."""
-    rows = np.arange(10, dtype=np.int64).reshape(5, 2) % 9
+    """The two environments end at different times; a FIRST timestep fills the stack anew."""
+    given = np.arange(10, dtype=np.int64).reshape(5, 2) % 9
     last = [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
-    env = make(Discrete(9), rows, last, frame_stack=3)
+    env = make(Discrete(9), given, last, frame_stack=3)
     assert env.single_observation_space == MultiDiscrete([9, 9, 9])
-    copies = np.array(play(env, 4)).swapaxes(0, 1).tolist()
-    assert copies[0] == [[0, 0, 0], [0, 0, 2], [4, 4, 4], [4, 4, 6], [4, 6, 8]]
-    assert copies[1] == [[1, 1, 1], [1, 1, 3], [1, 3, 5], [7, 7, 7], [7, 7, 0]]
+    seen = np.array(play(env, 4)).swapaxes(0, 1).tolist()
+    assert seen[0] == [[0, 0, 0], [0, 0, 2], [4, 4, 4], [4, 4, 6], [4, 6, 8]]
+    assert seen[1] == [[1, 1, 1], [1, 1, 3], [1, 3, 5], [7, 7, 7], [7, 7, 0]]
     assert env.reset()[0].tolist() == [[0] * 3, [1] * 3]
 
 
@@ -156,15 +156,15 @@ def test_grey_is_luminance_and_smaller_is_an_average() -> None:
     assert env.single_observation_space == Box(0, 255, (2, 2, 3), np.uint8)
     assert play(env, 0)[0][0].tolist() == [[[128, 128, 0], [0, 0, 0]], [[0, 0, 0], [5, 10, 15]]]
     # Three pixels into two: a whole one and half of the middle one each, over 1.5.
-    row = np.array([[[[30, 60, 90]] * 3]], np.uint8)
-    env = make(Box(0, 255, (3, 3), np.uint8), row, resize=2)
+    line = np.array([[[[30, 60, 90]] * 3]], np.uint8)
+    env = make(Box(0, 255, (3, 3), np.uint8), line, resize=2)
     assert play(env, 0)[0][0].tolist() == [[40, 80], [40, 80]]
 
 
-def test_a_state_goes_on_from_every_row() -> None:
-    """LAST rows included, after which the frames begin anew; what was handed out is not changed later.
+def test_a_state_goes_on_from_every_timestep() -> None:
+    """LAST timesteps included, after which the frames begin anew; what was handed out is not changed later.
 
-    Episodes have four rows and each state is three rows after the one before, so that all are met.
+    Episodes have four timesteps and each state is three after the one before, so that all are met.
     """
     options = {"time_limit": 3, "frame_stack": 3, "hide": (1,)}
     env, other = (envs.make_vector("gridverse-memory-7x7", 2, seed, **options) for seed in (1, 2))
@@ -172,16 +172,16 @@ def test_a_state_goes_on_from_every_row() -> None:
     for _ in range(12):
         state = env.get_state()  # type: ignore[attr-defined]
         kept = copy.deepcopy(state)
-        rows = [env.step(np.array([4, 4])) for _ in range(3)]
+        timesteps = [env.step(np.array([4, 4])) for _ in range(3)]
         for _ in range(2):
             other.set_state(state)  # type: ignore[attr-defined]
-            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(3)], rows)
+            np.testing.assert_equal([other.step(np.array([4, 4])) for _ in range(3)], timesteps)
         np.testing.assert_equal(state, kept)
 
 
-def test_a_reset_forgets_that_the_row_before_was_the_last() -> None:
-    rows = np.arange(6, dtype=np.int64).reshape(3, 2)
-    env = make(Discrete(6), rows, [[0, 0], [1, 1], [0, 0]], frame_stack=2)
+def test_a_reset_forgets_that_the_timestep_before_was_the_last() -> None:
+    given = np.arange(6, dtype=np.int64).reshape(3, 2)
+    env = make(Discrete(6), given, [[0, 0], [1, 1], [0, 0]], frame_stack=2)
     env.reset(), env.step(None), env.reset()
     assert env.step(None)[0].tolist() == [[0, 2], [1, 3]]
 
