@@ -186,7 +186,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._restarting = np.zeros(0, np.intp)  # the environments that emit a FIRST timestep next
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstStep:
-        """Starts a new episode in every copy.
+        """Starts a new episode in every environment.
 
         Args:
             seed: where it is not None, an int or a SeedSequence that the generator is made anew from.

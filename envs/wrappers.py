@@ -79,7 +79,7 @@ class Change:
         self._before: Any = dict(space.spaces) if isinstance(space, Dict) else space
         changed = each(self.changed, self._before)
         self.space: gymnasium.Space[Any] = Dict(changed) if isinstance(changed, dict) else changed
-        """After the change, of one copy."""
+        """After the change, of one environment."""
 
     def changed(self, space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
         """The space of an array after the change, from that before it: its bounds are changed like arrays."""

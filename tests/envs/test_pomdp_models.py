@@ -177,18 +177,22 @@ def test_best_policy_of_heavenhell(n: int, world: int) -> None:
     assert env.reset(options={"state": {"state": world * (4 * n + 2)}})[0] == 4 * n + 3
     actions = [south] + [east] * n + [west] * n + [north] * (n + 1) + [[west, east][world]] * n + [south]
     assert len(actions) == 4 * n + 3
-    rows = [env.step(np.array([action])) for action in actions]
-    assert rows[n][0] == 4 * n + 1 + world  # what the priest says: left or right
-    assert [bool(row[2][0]) for row in rows] == [False] * (len(rows) - 1) + [True]
-    assert [float(row[1][0]) for row in rows] == [0.0] * (len(rows) - 1) + [1.0]
-    assert rows[-1][0] == 0  # cell 0 of a world drawn anew
-    assert rows[-1][4]["is_success"]
+    timesteps = [env.step(np.array([action])) for action in actions]
+    assert timesteps[n][0] == 4 * n + 1 + world  # what the priest says: left or right
+    assert [bool(timestep[2][0]) for timestep in timesteps] == [False] * (len(timesteps) - 1) + [True]
+    assert [float(timestep[1][0]) for timestep in timesteps] == [0.0] * (len(timesteps) - 1) + [1.0]
+    assert timesteps[-1][0] == 0  # cell 0 of a world drawn anew
+    assert timesteps[-1][4]["is_success"]
     wrong = [
         [east, west][world] if a == [west, east][world] and i > 3 * n else a for i, a in enumerate(actions)
     ]
     env.reset(options={"state": {"state": world * (4 * n + 2)}})
-    rows = [env.step(np.array([action])) for action in wrong]
-    assert (float(rows[-1][1][0]), bool(rows[-1][2][0]), bool(rows[-1][4]["is_success"][0])) == (
+    timesteps = [env.step(np.array([action])) for action in wrong]
+    assert (
+        float(timesteps[-1][1][0]),
+        bool(timesteps[-1][2][0]),
+        bool(timesteps[-1][4]["is_success"][0]),
+    ) == (
         -1,
         True,
         False,
