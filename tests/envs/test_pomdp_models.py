@@ -187,16 +187,8 @@ def test_best_policy_of_heavenhell(n: int, world: int) -> None:
         [east, west][world] if a == [west, east][world] and i > 3 * n else a for i, a in enumerate(actions)
     ]
     env.reset(options={"state": {"state": world * (4 * n + 2)}})
-    timesteps = [env.step(np.array([action])) for action in wrong]
-    assert (
-        float(timesteps[-1][1][0]),
-        bool(timesteps[-1][2][0]),
-        bool(timesteps[-1][4]["is_success"][0]),
-    ) == (
-        -1,
-        True,
-        False,
-    )
+    *_, last = [env.step(np.array([action])) for action in wrong]
+    assert (float(last[1][0]), bool(last[2][0]), bool(last[4]["is_success"][0])) == (-1, True, False)
 
 
 def test_a_belief_over_states_suffices_to_reach_the_goal_of_hallway() -> None:
