@@ -244,8 +244,7 @@ BROKEN_CORES: dict[str, tuple[str, type[Average], dict[str, Any]]] = {
         "write": lambda _, call: call.want_memory or call.state.hidden.add_(1.0)}),
     "writes into its memory": (LEFT_ALONE, Average, {
         "write_memory": lambda _, memory, valid: memory.hidden.mul_(0.5)}),
-    "writes into the flags": (LEFT_ALONE, Average, {
-        "write_memory": lambda _, memory, valid: valid.fill_(False)}),
+    "writes into the flags": (LEFT_ALONE, Average, {"write_memory": lambda *given: given[-1].fill_(False)}),
     "writes into what it caches": (LEFT_ALONE, Average, {
         "cache": lambda _, state: Hidden(state.hidden.add_(1.0) - 1.0)}),
     "gives another shape": (SHAPES, Average, {

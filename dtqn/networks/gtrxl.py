@@ -10,9 +10,8 @@ With `norm="post"` it is Transformer-XL: Y' = LayerNorm(gate_1(E, Y)), E' = Laye
 Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and slots that stand for blocks
 of steps beyond the memory (`compression`), which are made anew from the layer inputs at each call.
 
-Legend: B batch, T steps, M memory length, m steps of memory in a state (at most the window W, which is M
-without compression), L layers, H heads, d features of a head, D width, K blocks of compressed memory, c steps
-of one.
+Legend: B batch, T steps, M memory length, m steps of memory in a state (at most W, which is M without
+compression), L layers, H heads, d features of a head, D width, K blocks of compressed memory, c steps of one.
 """
 
 from __future__ import annotations

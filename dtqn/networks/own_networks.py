@@ -6,7 +6,7 @@ Checks that need no call are made here: the thing can be made, and has the membe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -20,11 +20,9 @@ from dtqn.types import MemorySpec, leaves
 
 _CORE_METHODS = ("initial_state", "state_from_memory", "memory_spec", "cache")
 _MOVED = {
-    "Trace": "StoredMemory",
-    "TraceSpec": "MemorySpec",
-    "state_from_trace": "state_from_memory",
-    "trace_spec": "memory_spec",
-}
+    "Trace": "StoredMemory", "TraceSpec": "MemorySpec",
+    "state_from_trace": "state_from_memory", "trace_spec": "memory_spec",
+}  # fmt: skip
 """Names of the contract's first version, and those of today."""
 
 
@@ -65,8 +63,7 @@ def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> 
     try:
         make = named_code.load(setting, value)
     except ConfigError as error:  # it may import what has another name today
-        hint = _moved(name for name in _MOVED if f"'{name}'" in str(error))
-        raise ConfigError(f"{error}{hint}") from None
+        raise ConfigError(f"{error}{_moved(str(error))}") from None
     try:
         made = make(*arguments)
     except ConfigError:
@@ -77,8 +74,8 @@ def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> 
         raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")
     if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         why = f"it made a {type(made).__name__} without {', '.join(missing)}"
-        hint = _moved(old for old, new in _MOVED.items() if new in missing and hasattr(made, old))
-        raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core{hint}")
+        right = f"it must have the methods of dtqn.networks.q_network.Core{_moved(str(dir(made)))}"
+        raise wrong(setting, value, f"{why}; {right}")
     version = getattr(made, "contract_version", CONTRACT_VERSION)
     if version != CONTRACT_VERSION:
         why = f"its contract_version is {version!r}; this suite's is {CONTRACT_VERSION}"
@@ -86,5 +83,6 @@ def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> 
     return made
 
 
-def _moved(names: Iterable[str]) -> str:
-    return "".join(f"; {name} is {_MOVED[name]} now" for name in names)
+def _moved(text: str) -> str:
+    """What became of the old names that are quoted in a text."""
+    return "".join(f"; {old} is {new} now" for old, new in _MOVED.items() if f"'{old}'" in text)

@@ -90,18 +90,17 @@ class Packing:
     def memory(self) -> PackedTimesteps:
         """Those of stored memory."""
         valid = self._batch.memory_valid
-        return _packed_timesteps(valid, -valid.shape[1] - self._batch.burn_in_timesteps)
+        return _packed(valid, -valid.shape[1] - self._batch.burn_in_timesteps)
 
     @cached_property
     def burn_in(self) -> PackedTimesteps:
         count = self._batch.burn_in_timesteps
-        return _packed_timesteps(length_mask(count, self._batch.burn_in.first.shape[1]), -count)
+        return _packed(length_mask(count, self._batch.burn_in.first.shape[1]), -count)
 
     @cached_property
     def learn(self) -> PackedTimesteps:
         count = self._batch.learn_timesteps
-        real = length_mask(count, self._batch.learn.first.shape[1])
-        return _packed_timesteps(real, torch.zeros_like(count))
+        return _packed(length_mask(count, self._batch.learn.first.shape[1]), torch.zeros_like(count))
 
     @cached_property
     def burn_in_inputs(self) -> StepInputs:
@@ -131,7 +130,7 @@ def _sequence(packed: StepInputs) -> StepInputs:
     return unsqueezed
 
 
-def _packed_timesteps(real: Tensor, first_position: Tensor) -> PackedTimesteps:
+def _packed(real: Tensor, first_position: Tensor) -> PackedTimesteps:
     """Those of a block that are `real` [B, steps]; column 0 is at `first_position` [B]."""
     sequence, column = real.nonzero().unbind(1)
     count = len(sequence)

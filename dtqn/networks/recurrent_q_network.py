@@ -43,9 +43,8 @@ def latest(memory: Tensor, burned: Tensor, burn_in_timesteps: Tensor, window: in
 
 def _latest_index(num_memory: int, burn_in_timesteps: Tensor, size: int) -> Tensor:
     """[B, size] places in memory-then-burn-in of the last `size` before the start; negative: before both."""
-    return (
-        torch.arange(size, device=burn_in_timesteps.device) + (num_memory - size + burn_in_timesteps)[:, None]
-    )
+    first = num_memory - size + burn_in_timesteps
+    return torch.arange(size, device=first.device) + first[:, None]
 
 
 class RecurrentQNetwork(QNetwork):

@@ -125,10 +125,8 @@ class WindowedQNetwork(QNetwork):
         size = self.context_length
         memory: dict[str, Tensor] | None = {} if want_memory else None
         context, device = batch.burn_in.first.shape[1], batch.learn_timesteps.device
-        before, total = (
-            batch.burn_in_timesteps[:, None],
-            (batch.burn_in_timesteps + batch.learn_timesteps)[:, None],
-        )
+        before = batch.burn_in_timesteps[:, None]
+        total = before + batch.learn_timesteps[:, None]
         joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
 
         def window(start: Tensor | int, steps: int, at: Tensor) -> QOutput:

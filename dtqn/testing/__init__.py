@@ -6,9 +6,8 @@
 The suite's own cores pass the same checks, and a run asks them of a user's core before it starts. Each check
 raises a `ContractError` of one line, which names the promise that is broken and by how much.
 
-Rounding hides a small leak, and a small batch hides one between many environments. So a core is held to all
-promises in float64, with a small batch, and to those that its size and numbers can break in float32, as in a
-run, with a large one.
+Rounding hides a small leak, and a small batch a leak between many environments. So a core is held to all
+promises in float64 with a small batch, and to those that size and rounding can break in float32 with a large.
 """
 
 from dtqn.testing.cores import check_core

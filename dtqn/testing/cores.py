@@ -148,14 +148,11 @@ def _shapes_and_dtypes(core: _Core) -> None:
     for path, leaf in leaves(state).items():
         at = path or "its root"
         core.must(isinstance(leaf, Tensor), f"initial_state is {type(leaf).__name__} at {at}")
-        size = (
-            f"initial_state({core.batch}) is {kind(leaf)} at {at}; its first dimension must be {core.batch}"
-        )
-        core.must(leaf.dim() >= 1 and len(leaf) == core.batch, size)
-        dtype = (
-            f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here"
-        )
-        core.must(not leaf.is_floating_point() or leaf.dtype == core.dtype, dtype)
+        what = f"initial_state({core.batch}) is {kind(leaf)} at {at}"
+        is_whole = leaf.dim() >= 1 and len(leaf) == core.batch
+        core.must(is_whole, f"{what}; its first dimension must be {core.batch}")
+        is_right = not leaf.is_floating_point() or leaf.dtype == core.dtype
+        core.must(is_right, f"{what}; it must have the parameters' dtype, {core.dtype} here")
     for steps in (1, faults.STEPS):
         x = core.features(steps)
         output, after, memory = core(x.requires_grad_(), state)

@@ -194,7 +194,6 @@ def test_parity(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
     if settings.get("memory_length", 5):
         assert_every_kind_is_there(played, batch, info)
     assert error(played, batch, info) < 1e-9
-    broken = batch._replace(
-        memory=batch.memory | {"recurrent/cell": batch.memory["recurrent/cell"].roll(1, 0)}
-    )
+    cell = {"recurrent/cell": batch.memory["recurrent/cell"].roll(1, 0)}
+    broken = batch._replace(memory=batch.memory | cell)
     assert error(played, broken, info) > 1e-6

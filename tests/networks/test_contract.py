@@ -35,11 +35,8 @@ def of_preset(agent: str) -> dict[str, Any]:
 @pytest.fixture(params=[*CASES, *WINDOWED, *(f"preset {agent}" for agent in PRESETS)], scope="module")
 def case(request: pytest.FixtureRequest) -> tuple[nn.Module, str]:
     name = request.param
-    settings = (
-        of_preset(name.removeprefix("preset "))
-        if name.startswith("preset ")
-        else dict((CASES | WINDOWED)[name])
-    )
+    agent = name.removeprefix("preset ")
+    settings = dict((CASES | WINDOWED)[name]) if agent == name else of_preset(agent)
     space = settings.pop("space")
     return make(space, **settings).requires_grad_(False), space
 
@@ -115,12 +112,7 @@ def test_batch_elements_are_independent(case: tuple[nn.Module, str]) -> None:
     network, space = case
     steps, others = inputs(space, 4, STEPS, 1), inputs(space, 4, STEPS, 2)
     is_mine = torch.tensor([True, False, True, False])
-    mixed = StepInputs(
-        *(
-            torch.where(is_mine.view(-1, *[1] * (a.dim() - 1)), a, b)
-            for a, b in zip(steps, others, strict=True)
-        )
-    )
+    mixed = reset_states(others, steps, is_mine)
     state, other_state = partly_filled(network, 4, 1), partly_filled(network, 4, 2)
     q = values(network, steps, state)
     mixed_q = values(network, mixed, reset_states(other_state, state, is_mine))
@@ -156,9 +148,8 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
         stale, {name: torch.full_like(x, 9.0) if name in made else x for name, x in leaves(stale).items()}
     )
     steps = inputs(space, 4, 3, first=False)
-    torch.testing.assert_close(
-        values(network, steps, network.cache(stale)), values(network, steps, state), **CLOSE
-    )
+    renewed, plain = (values(network, steps, given) for given in (network.cache(stale), state))
+    torch.testing.assert_close(renewed, plain, **CLOSE)
 
 
 def receptive_field(network: nn.Module, steps: int) -> tuple[int, int]:
@@ -186,8 +177,8 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     With adaptive spans it is the sum of the layers' greatest. With compressed memory it is L*M at least, and
     some of the steps beyond, at most L*W.
 
-    A window of K steps looks K - 1 back, however many layers read it. A
-    recurrence looks back to the episode's start, and a network without memory at the present only.
+    A window of K steps looks K - 1 back, however many layers read it. A recurrence looks back to the start of
+    its episode, and a network without memory at the present only.
     """
     network, space = case
     reach, farthest = receptive_field(network, 8)
@@ -197,9 +188,8 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     changed.observation[:, at] = another(space, steps.observation[:, at])
     changed.prev_action[:, at] = (steps.prev_action[:, at] + 1) % 3
     changed.reward[:, at] += 1
-    q = (
-        values(network, steps, network.initial_state(2)) - values(network, changed, network.initial_state(2))
-    ).abs()
+    one, other = (values(network, given, network.initial_state(2)) for given in (steps, changed))
+    q = (one - other).abs()
     assert q[:, :at].max() == 0
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
     if is_windowed(network) or isinstance(network.core, GTrXL) or reach == 0:
@@ -247,11 +237,8 @@ def test_state_from_memory_equals_the_running_state(case: tuple[nn.Module, str],
         }
         joined = {name: torch.cat([empty[name], x], 1) for name, x in newest.items()}
         real = min(window, steps)
-        valid = (
-            (torch.arange(real + extra) >= extra).expand(3, -1)
-            if window
-            else torch.zeros(3, 0, dtype=torch.bool)
-        )
+        added = extra if window else 0
+        valid = (torch.arange(real + added) >= added).expand(3, -1)
         state = network.state_from_memory(joined, valid, torch.full((3,), steps))
         torch.testing.assert_close(values(network, probe, state), values(network, probe, running), **CLOSE)
 

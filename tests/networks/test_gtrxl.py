@@ -84,9 +84,8 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
     features = torch.randn(2, 3, WIDTH, generator=generator, dtype=torch.float64)
 
     def loss() -> Tensor:
-        state = network.state_from_memory(
-            {"memory": memory}, torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
-        )
+        valid, before = torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
+        state = network.state_from_memory({"memory": memory}, valid, before)
         return network(shown(features), state)[0].q.sin().sum()
 
     attention = network.core.layers[0].attention
@@ -114,24 +113,15 @@ def test_packed_timesteps_are_padded_ones(memory_length: int, norm: str, num_lay
     goes_on = (Shape(5, 3, 7), Shape(2, 3, 2), Shape(5, 1, 4), Shape(3, 0, 6))
     for shapes in (begins + goes_on, begins, goes_on, (Shape(4, 0, 5), Shape(0, 0, 2)), (Shape(9, 3, 2),)):
         batch = make_batch(network, "box", shapes, junk=1e9)
-        learned, burned = (
-            length_mask(count, block.first.shape[1])
-            for count, block in (
-                (batch.learn_timesteps, batch.learn),
-                (batch.burn_in_timesteps, batch.burn_in),
-            )
-        )
+        learned = length_mask(batch.learn_timesteps, batch.learn.first.shape[1])
+        burned = length_mask(batch.burn_in_timesteps, batch.burn_in.first.shape[1])
         found = []
         for network.core.packs in (True, False):
             output, memory = network.learn_values(batch, want_memory=True)
             assert not any(x.requires_grad for x in memory.values())
             loss = output.q[learned].sin().sum()
-            found.append(
-                [
-                    output.q[learned],
-                    *(x[torch.cat([burned, learned], dim=1)] for x in memory.values()),
-                    *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True),
-                ]
-            )
+            left = (x[torch.cat([burned, learned], dim=1)] for x in memory.values())
+            gradients = torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)
+            found.append([output.q[learned], *left, *gradients])
         for one, two in zip(*found, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10)

@@ -173,8 +173,7 @@ def test_the_reconstruction_loss_is_of_the_learners_batch(monkeypatch: pytest.Mo
     _, _, stored = network(batch.learn, state)
     parameters = [layer_parameters("gru", layer) for layer in network.core.layers]
     starts = (batch.episode_step + batch.burn_in_timesteps).tolist()
-    window = state.memory.shape[1]
-    memory = [list(state.memory[b, window - int(n) :]) for b, n in enumerate(state.filled)]
+    memory = [list(m[len(m) - int(n) :]) for m, n in zip(state.memory, state.filled, strict=True)]
     left = [stored.memory[b, : shape.learn] for b, shape in enumerate(shapes)]
     twin = reconstruction_loss(left, memory, starts, parameters, HEADS, 5, 2, 3, "pre")
     assert values[0] == pytest.approx(twin.item(), rel=1e-9)

@@ -132,12 +132,8 @@ SHAPES = (
 
 def run_of(batch: Sequences, b: int) -> Tensor:
     """[total, D] the real timesteps of sequence b: context, then the learned segment."""
-    return torch.cat(
-        [
-            batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
-            batch.learn.observation[b, : int(batch.learn_timesteps[b])],
-        ]
-    )
+    before, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
+    return torch.cat([batch.burn_in.observation[b, :before], batch.learn.observation[b, :learned]])
 
 
 def batch_of(
@@ -184,12 +180,8 @@ def test_the_second_window_gives_no_gradient_and_context_does() -> None:
     batch = batch_of(network)
     context = batch.burn_in.observation.requires_grad_()
     learn = batch.learn.observation.requires_grad_()
-    q = network.learn_values(
-        batch._replace(
-            burn_in=batch.burn_in._replace(observation=context),
-            learn=batch.learn._replace(observation=learn),
-        )
-    )[0].q
+    burn_in, learned = batch.burn_in._replace(observation=context), batch.learn._replace(observation=learn)
+    q = network.learn_values(batch._replace(burn_in=burn_in, learn=learned))[0].q
     beyond = torch.autograd.grad(q[0, 2:].sin().sum(), [context, learn], retain_graph=True)
     assert all(not g.any() for g in beyond)
     of_context, of_learn = torch.autograd.grad(q[0, :2].sin().sum(), [context, learn])
@@ -251,18 +243,15 @@ def test_observations_of_several_parts() -> None:
     inputs = StepInputs({"code": code, "numbers": numbers}, action, torch.zeros(2, 7), first)
     whole, _, _ = network(inputs, network.initial_state(2))
     state = network.initial_state(2)
-    assert {name: x.shape for name, x in state.rows.observation.items()} == {
-        "code": (2, K - 1, 2),
-        "numbers": (2, K - 1, 2),
-    }
+    shapes = {name: x.shape for name, x in state.rows.observation.items()}
+    assert shapes == dict.fromkeys(space, (2, K - 1, 2))
     for t in range(7):
         output, state, _ = network(map_tree(lambda x, t=t: x[:, t : t + 1], inputs), state)
         torch.testing.assert_close(output.q[:, 0], whole.q[:, t], rtol=0, atol=1e-9)
     assert state.rows.observation["code"].dtype == torch.uint8
     context = map_tree(lambda x: x[:, :6], inputs)
-    state = network.state_from_memory(
-        leaves(context), torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
-    )
+    valid, steps = torch.ones(2, 6, dtype=torch.bool), torch.tensor([6, 6])
+    state = network.state_from_memory(leaves(context), valid, steps)
     output, _, _ = network(map_tree(lambda x: x[:, 6:], inputs), state)
     torch.testing.assert_close(output.q[:, 0], whole.q[:, 6], rtol=0, atol=1e-9)
 
