@@ -20,33 +20,33 @@ DOCS = Path(parameters.__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize("id", ["gridverse-memory-5x5", "memory-cards-2", "heavenhell"])
-def test_random_play_counts_the_first_episodes_of_every_copy(id: str) -> None:
-    """Beside plain lists: row by row, copy by copy."""
-    copies, each = 3, 2
-    env = envs.make_vector(id, copies, seed=1)
+def test_random_play_counts_the_first_episodes_of_every_environment(id: str) -> None:
+    """Beside plain lists: step by step, environment by environment."""
+    num_envs, each = 3, 2
+    env = envs.make_vector(id, num_envs, seed=1)
     env.reset()
     env.action_space.seed(1)
-    episodes: list[list[list[float]]] = [[[]] for _ in range(copies)]
-    successes: list[list[bool]] = [[] for _ in range(copies)]
-    begins = [False] * copies
+    episodes: list[list[list[float]]] = [[[]] for _ in range(num_envs)]
+    successes: list[list[bool]] = [[] for _ in range(num_envs)]
+    begins = [False] * num_envs
     while min(len(s) for s in successes) < each:
         _, reward, terminated, truncated, infos = env.step(env.action_space.sample())
-        for copy in range(copies):
-            if begins[copy]:
-                episodes[copy].append([])
+        for env_id in range(num_envs):
+            if begins[env_id]:
+                episodes[env_id].append([])
             else:
-                episodes[copy][-1].append(float(reward[copy]))
-            begins[copy] = bool(terminated[copy] or truncated[copy])
-            if begins[copy]:
-                successes[copy].append(bool(infos["is_success"][copy]))
-    counted = [episode for copy in episodes for episode in copy[:each]]
-    result = random_play.play(id, copies, each)
+                episodes[env_id][-1].append(float(reward[env_id]))
+            begins[env_id] = bool(terminated[env_id] or truncated[env_id])
+            if begins[env_id]:
+                successes[env_id].append(bool(infos["is_success"][env_id]))
+    counted = [episode for of_env in episodes for episode in of_env[:each]]
+    result = random_play.play(id, num_envs, each)
     returns = [sum(episode) for episode in counted]
     assert result["episodes"] == 6
     assert result["return"] == pytest.approx(np.mean(returns))
     assert result["return_standard_error"] == pytest.approx(np.std(returns, ddof=1) / np.sqrt(6))
     assert result["length"] == np.mean([len(episode) for episode in counted])
-    assert result["success"] == np.mean([s for copy in successes for s in copy[:each]])
+    assert result["success"] == np.mean([s for of_env in successes for s in of_env[:each]])
 
 
 def test_parameters_are_those_of_the_file() -> None:

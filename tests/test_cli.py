@@ -441,11 +441,11 @@ def evaluated(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("limit", "rows", "told"), [(None, None, True), (60, None, False), (None, 50, False)]
+    ("limit", "horizon", "told"), [(None, None, True), (60, None, False), (None, 50, False)]
 )
 @pytest.mark.usefixtures("evaluated")
-def test_an_evaluation_that_may_never_end_says_so(capsys, tmp_path, monkeypatch, limit, rows, told):
-    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit, horizon=rows)
+def test_an_evaluation_that_may_never_end_says_so(capsys, tmp_path, monkeypatch, limit, horizon, told):
+    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit, horizon=horizon)
     monkeypatch.setattr(trained, "task_of", lambda config: spec)
     assert cli.main(["eval", str(tmp_path)]) == 0
     told_of = "warning: hallway has no time limit, so an episode may never end; Ctrl-C ends it\n"

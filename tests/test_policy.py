@@ -94,20 +94,20 @@ def test_arrays_of_the_caller_stay_the_callers(run_dir: Path) -> None:
 
 
 def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
-    """Every copy's first episode: the same episodes as those of `eval`, so the same return."""
+    """Every environment's first episode: the same episodes as those of `eval`, so the same return."""
     policy = dtqn.load(run_dir)
-    copies = 8
-    env = policy.make_env(copies, seed=5)
-    policy.reset(copies)
+    num_envs = 8
+    env = policy.make_env(num_envs, seed=5)
+    policy.reset(num_envs)
     observation, _ = env.reset()
-    reward, first, last = np.zeros(copies), np.ones(copies, bool), np.zeros(copies, bool)
-    returns, going = np.zeros(copies), np.ones(copies, bool)
+    reward, first, last = np.zeros(num_envs), np.ones(num_envs, bool), np.zeros(num_envs, bool)
+    returns, going = np.zeros(num_envs), np.ones(num_envs, bool)
     while going.any():
         observation, reward, terminated, truncated, _ = env.step(policy.act(observation, reward, first))
-        first, last = last, terminated | truncated  # NEXT_STEP autoreset: a first row follows a last one
+        first, last = last, terminated | truncated  # NEXT_STEP autoreset: a first timestep follows a last one
         returns += np.where(going, reward, 0.0)
         going &= ~last
-    result = trained.evaluate_run(RunDir(run_dir), copies, 5, "last")
+    result = trained.evaluate_run(RunDir(run_dir), num_envs, 5, "last")
     assert returns.mean() == pytest.approx(result.episode_return)
 
 
@@ -123,7 +123,7 @@ def test_what_was_done_instead_enters_the_memory(run_dir: Path) -> None:
     assert np.abs(told[0] - told[1]).max() > 1e-6
 
 
-def test_first_forgets_one_copy_alone(run_dir: Path) -> None:
+def test_first_forgets_one_environment_alone(run_dir: Path) -> None:
     policy = dtqn.load(run_dir)
     env = policy.make_env(2, seed=1)
     observation, _ = env.reset()
@@ -201,7 +201,7 @@ def test_a_picture_is_of_the_bytes_of_its_space() -> None:
         _converted("picture", wide, np.dtype(np.uint8))
     with pytest.raises(ValueError, match=r"^picture is float64; must be uint8$"):
         _converted("picture", small / 255, np.dtype(np.uint8))
-    assert _converted("row", small / 255, np.dtype(np.float32)).dtype == np.float32
+    assert _converted("floats", small / 255, np.dtype(np.float32)).dtype == np.float32
 
 
 def test_a_device_that_is_not_there_is_one_line(run_dir: Path) -> None:

@@ -21,14 +21,14 @@ _LAMP, _SHUFFLED = "benchmarks.verdict_tasks:Lamp", "benchmarks.shuffled:Shuffle
 def test_the_lamp_is_seen_at_the_start_and_at_the_end_if_asked_for(shown_again: bool) -> None:
     options = {"kwargs": {"delay": 3, "shown_again": shown_again}}
     env = envs.make_vector(_LAMP, 64, 0, **options)
-    rows = [env.reset()[0]]
+    shown = [env.reset()[0]]
     for _ in range(3):
         observation, reward, terminated, _, _ = env.step(np.full(64, 2))
         assert not terminated.any() and not reward.any()
-        rows.append(observation)
-    lamp = rows[0]
-    assert set(lamp) == {0, 1} and (rows[1] == 2).all() and (rows[2] == 2).all()
-    assert (rows[3] == (lamp if shown_again else 3)).all()
+        shown.append(observation)
+    lamp = shown[0]
+    assert set(lamp) == {0, 1} and (shown[1] == 2).all() and (shown[2] == 2).all()
+    assert (shown[3] == (lamp if shown_again else 3)).all()
     _, reward, terminated, _, infos = env.step(lamp)
     assert terminated.all() and (reward == 1).all() and infos["is_success"].all()
 

@@ -136,8 +136,8 @@ def outcome(shown: Shown) -> str:
 
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a past step."""
-MOST_ROWS = 2_000_000
-"""Rows that the network runs for an episode's dependence, at most: seconds on one core."""
+MOST_TIMESTEPS = 2_000_000
+"""Timesteps that the network runs for an episode's dependence, at most: seconds on one core."""
 _COLUMNS, _LINES, _BESIDE = 48, 24, 44  # of the picture at most, and of the text beside it
 """The most that a picture takes of the terminal."""
 _SIDE = 300
@@ -187,8 +187,8 @@ def record(run: TrainedRun, number: int, draws: bool) -> Shown:
     Args:
         draws: keep pictures of it; the task must be one that can be drawn.
     """
-    copies = run._replace(episodes=1, seed=(run.seed, number)).copies("rgb_array" if draws else None)
-    (episode,) = play(run.network, copies, pictures_of=[0] if draws else [])
+    env = run._replace(episodes=1, seed=(run.seed, number)).make_envs("rgb_array" if draws else None)
+    (episode,) = play(run.network, env, pictures_of=[0] if draws else [])
     return Shown(
         number=number,
         actions=run.task.name_actions(),
@@ -200,9 +200,9 @@ def record(run: TrainedRun, number: int, draws: bool) -> Shown:
 
 def _dependence(run: TrainedRun, episode: Episode) -> np.ndarray | None:
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
-    if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
+    if REPLACEMENTS * episode.length**2 / 2 > MOST_TIMESTEPS:
         return None
-    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).copies())
+    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).make_envs())
     generator = np.random.default_rng(run.seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage

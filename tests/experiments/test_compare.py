@@ -131,9 +131,9 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     config, again = (resolve(None, flags | {"seed": seed}, {}) for seed in ("5", "6"))
     seeds, make = [], setup.make_env
 
-    def make_env(config, copies, seed):
-        seeds.append((copies, seed.entropy, seed.spawn_key))
-        return make(config, copies, seed)
+    def make_env(config, num_envs, seed):
+        seeds.append((num_envs, seed.entropy, seed.spawn_key))
+        return make(config, num_envs, seed)
 
     monkeypatch.setattr(chance_level, "make_env", make_env)
     found = chance_level.measured([config, again], tmp_path / "random.json")
@@ -146,7 +146,7 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=True)
     assert trainer.evaluator.evaluated() is not None
     assert seeds[0] == seeds[-1]
-    # Once more with plain loops: copy i plays every 4th episode.
+    # Once more with plain loops: environment i plays every 4th episode.
     env, draws = make(config, 4, setup.seed_of(config, setup.Stream.EVALUATION, 0)), np.random.default_rng(5)
     env.reset()
     returns, current, begins = [[], [], [], []], np.zeros(4), np.zeros(4, bool)
@@ -176,9 +176,9 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
     tiny = {"actor.num_envs": "2", "replay.capacity": "2000", "evaluation.episodes": "3"}
     for agent in ("dqn", "gru"):
 
-        def make_env(config, copies, seed):
-            seen.setdefault(config.agent, []).append((copies, seed.entropy, seed.spawn_key))
-            return make(config, copies, seed)
+        def make_env(config, num_envs, seed):
+            seen.setdefault(config.agent, []).append((num_envs, seed.entropy, seed.spawn_key))
+            return make(config, num_envs, seed)
 
         monkeypatch.setattr(setup, "make_env", make_env)
         trainer = Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))

@@ -572,7 +572,7 @@ def test_without_a_file_there_are_no_records(tmp_path):
             Records(other)
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_trainings(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_the_runs(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"--records .*file cannot be written: File exists"):
         Records(tmp_path / "file" / "all.jsonl").check_writable()

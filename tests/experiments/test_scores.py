@@ -80,7 +80,7 @@ def test_greedy_scores_are_those_of_the_last_evaluation():
     assert Score(of="return").normalised(1.0) is None and Score(of="success").value([], 0) is None
 
 
-def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):
+def test_a_runs_tally_counts_every_episode_and_goes_on(tmp_path):
     from dtqn.settings.presets import resolve
     from dtqn.training.trainer import Trainer
 
@@ -96,12 +96,12 @@ def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):
 
     def watched():
         trainer = Trainer(config)
-        tick = trainer.actor.vector_step
+        vector_step = trainer.actor.vector_step
 
         def seen():
-            rows, episodes = tick()
+            timesteps, episodes = vector_step()
             ended.extend(zip(episodes.episode_return.tolist(), episodes.success.tolist(), strict=True))
-            return rows, episodes
+            return timesteps, episodes
 
         trainer.actor.vector_step = seen
         return trainer

@@ -499,7 +499,7 @@ def test_a_damaged_record_is_named_and_its_run_trained_anew(run, tmp_path):
     assert table_of(tmp_path, "b")["table"][-2]["finished"] == 3
 
 
-def test_a_suite_of_real_trainings_in_two_clones(tmp_path, capsys):
+def test_a_suite_of_real_runs_in_two_clones(tmp_path, capsys):
     text = """
 description: One tiny task.
 tasks:

@@ -77,9 +77,9 @@ def test_all_that_can_be_compared_is(agent: str) -> None:
 
 
 DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
-    "the learner's stored rows are those of one step before": (
+    "the learner's stored memory is that of one step before": (
         Schema, "sequences", "gtrxl", "learning",
-        lambda batch, *given: batch._replace(memory={name: x.roll(1, 1) for name, x in batch.memory.items()})),
+        lambda batch, *given: batch._replace(memory={key: x.roll(1, 1) for key, x in batch.memory.items()})),
     "the learner's memory is dropped": (
         Schema, "sequences", "gru", "learning",
         lambda batch, *given: batch._replace(memory_valid=torch.zeros_like(batch.memory_valid))),
@@ -94,12 +94,12 @@ DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
         lambda call, *given: call._replace(positions=call.positions.roll(1, 0))),
     "the actor never resets": (
         actor, "reset_states", "lstm", "reset", lambda reset, state, *given: state),
-    "copies are swapped": (
+    "environments are swapped": (
         Actor, "_step", "gtrxl", "parity", lambda found, *given: (found[0].roll(1, 0), *found[1:])),
-    "the actor has not been published to": (
+    "the actor's weights have not been synced": (
         Actor, "__init__", "mingru", "parity",
         lambda _, of, *given, **named: setattr(of, "network", stale(of.network))),
-    "replay has the action of another copy": (
+    "replay has the action of another environment": (
         Schema, "stored", "lstm", "parity",
         lambda found, *given: found | {"prev_action": np.roll(found["prev_action"], 1)}),
     "a window is seen ahead": (

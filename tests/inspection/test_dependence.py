@@ -9,12 +9,12 @@ import torch
 from dtqn.inspection import dependence, measures
 from tests.inspection.known import KnownNetwork, episode
 
-ROWS = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [0.5, 2.0], [1.0, 0.0]])
+STEPS = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [0.5, 2.0], [1.0, 0.0]])
 OTHERS = torch.tensor([[[1.0, 0.0]] * 5, [[3.0, 4.0]] * 5], dtype=torch.float64)
 
 
 def scale() -> float:
-    q = episode(ROWS).q
+    q = episode(STEPS).q
     return float(q.max() - q.min())
 
 
@@ -23,8 +23,8 @@ def test_one_step_changes_the_decisions_that_read_it() -> None:
 
     A(2) - A(0) is twice the gap, so that advantages of three actions move by the gap's change at most.
     """
-    found = dependence.one_step(KnownNetwork(), episode(ROWS), OTHERS)
-    change = np.abs(np.array([1.0, 3.0])[:, None] - ROWS[:, 0])
+    found = dependence.one_step(KnownNetwork(), episode(STEPS), OTHERS)
+    change = np.abs(np.array([1.0, 3.0])[:, None] - STEPS[:, 0])
     for t in range(5):
         for k in range(5):
             factor = {0: 1.0, 2: 3.0}.get(t - k, 0.0)
@@ -47,19 +47,19 @@ def test_replacements_are_of_the_same_step() -> None:
         episode([[number, step] for step in range(length)]) for number, length in enumerate((3, 5, 2, 4))
     ]
     found = dependence.replacements(episodes, 1, 3, np.random.default_rng(0))
-    by_episode = {int(rows[0, 0]): rows[:, 1].tolist() for rows in found}
+    by_episode = {int(x[0, 0]): x[:, 1].tolist() for x in found}
     assert by_episode == {0: [0, 1, 2, 2, 2], 2: [0, 1, 1, 1, 1], 3: [0, 1, 2, 3, 3]}
 
 
-def test_where_there_is_one_action_nothing_hangs_on_it() -> None:
-    network, of = KnownNetwork(), episode(ROWS)
+def test_where_there_is_one_action_nothing_depends_on_it() -> None:
+    network, of = KnownNetwork(), episode(STEPS)
     assert (dependence.actions_before(network, of, 1) == 0).all()
     assert np.isnan(dependence.actions_before(network, of, 1, steps=[2])[:, [0, 1, 3, 4]]).all()
 
 
 def test_recall_density_is_the_mean_by_distance() -> None:
     network, rng = KnownNetwork(), np.random.default_rng(0)
-    episodes = [episode(ROWS), episode(ROWS[:3]), episode(ROWS[::-1].copy())]
+    episodes = [episode(STEPS), episode(STEPS[:3]), episode(STEPS[::-1].copy())]
     maps = [measures.mapped(network, episodes, n, 2, 3, rng) for n in range(3)]
     found = measures.recall_density(maps)
     assert [x.episodes for x in found if x is not None] == [3, 3, 3, 2, 2]

@@ -80,9 +80,9 @@ def test_observations_hold_what_was_observed_and_each_once() -> None:
     observations = Observations(
         [page_episodes._part(name, part, None) for name, part in space.spaces.items()], pictures
     )
-    rows = torch.zeros(1, 3, 16, 16, 3, dtype=torch.uint8)
-    rows[0, 1] = 200
-    shown: Any = {"a": torch.tensor([[[1, 2], [1, 2], [1, 2]]]), "b": rows}
+    frames = torch.zeros(1, 3, 16, 16, 3, dtype=torch.uint8)
+    frames[0, 1] = 200
+    shown: Any = {"a": torch.tensor([[[1, 2], [1, 2], [1, 2]]]), "b": frames}
     assert observations.of(shown) == [0, 1, 0]
     assert observations.seen == [[[1, 2], 0], [[1, 2], 1]]
     assert (_opened(pictures.links()[1]) == 200).all()
@@ -98,8 +98,8 @@ def test_gridverse_tells_its_actions_and_the_form_of_its_view() -> None:
 
 
 def _episode(length: int) -> Episode:
-    rows = inputs("box", 1, length)
-    return Episode(rows, None, np.zeros(length, int), torch.zeros(length, 2), np.zeros(length), 0.0, True)
+    seen = inputs("box", 1, length)
+    return Episode(seen, None, np.zeros(length, int), torch.zeros(length, 2), np.zeros(length), 0.0, True)
 
 
 def test_failures_come_first_and_fill_what_successes_leave() -> None:

@@ -20,19 +20,19 @@ from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 def test_pictures_are_those_of_the_replayed_actions() -> None:
     """The second way: the same actions in another environment of the same seed."""
 
-    def copies() -> Any:
+    def make_envs() -> Any:
         return envs.make_vector("t-maze-passive-6", 3, 5, render_mode="rgb_array")
 
-    env = copies()
+    env = make_envs()
     network = networks.build(network_config(width=8, num_layers=1), env.single_observation_space, 4)
     episodes = play(network, env, pictures_of=[0, 2], keep_picture=np.copy)
     assert episodes[1].pictures is None
-    seen = {copy: iter(episodes[copy].pictures or []) for copy in (0, 2)}
-    env = copies()
+    seen = {env_id: iter(episodes[env_id].pictures or []) for env_id in (0, 2)}
+    env = make_envs()
     env.reset()
     for t in range(episodes[0].length + 1):
-        for copy in (0, 2):
-            np.testing.assert_array_equal(next(seen[copy]), env.render()[copy])
+        for env_id in (0, 2):
+            np.testing.assert_array_equal(next(seen[env_id]), env.render()[env_id])
         if t < episodes[0].length:
             env.step(np.array([episode.action[t] for episode in episodes]))
     assert not any(list(left) for left in seen.values())
@@ -69,22 +69,17 @@ def test_disturbances_do_what_they_say() -> None:
     outcomes(network, ToyVectorEnv(6, 0), intervene=note)
     together = 0
     for steps, before, after in seen:
-        here = [copy for copy in range(6) if steps[copy] == 4]
+        here = [env_id for env_id in range(6) if steps[env_id] == 4]
         together = max(together, len(here))
-        for copy in range(6):
-            source = here[here.index(copy) - 1] if copy in here else copy
-            assert (after[copy] == before[source]).all()
+        for env_id in range(6):
+            source = here[here.index(env_id) - 1] if env_id in here else env_id
+            assert (after[env_id] == before[source]).all()
     assert together > 1
 
-    emptied = []
-    outcomes(
-        network,
-        ToyVectorEnv(6, 0),
-        intervene=changes["emptied at every step"],
-        keep=lambda x: emptied.append(x),
-    )
-    first_row = network(emptied[2].inputs, network.initial_state(6))[0].q[:, 0]
-    assert torch.equal(emptied[2].q, first_row)
+    emptied: list[Any] = []
+    outcomes(network, ToyVectorEnv(6, 0), intervene=changes["emptied at every step"], keep=emptied.append)
+    first = network(emptied[2].inputs, network.initial_state(6))[0].q[:, 0]
+    assert torch.equal(emptied[2].q, first)
     assert not torch.equal(emptied[2].q[0], whole[0].q[2])
 
 
@@ -105,13 +100,13 @@ def test_random_actions_are_so_many_of_all() -> None:
     network = make(OBSERVATION_SPACE, memory_length=4)
     chance = RandomActions(1.0, 3, np.random.default_rng(0))
     outcomes(network, ToyVectorEnv(6, 0), random_actions=chance, keep=kept.append)
-    expected, rng = [tick.action for tick in kept], np.random.default_rng(0)
+    expected, rng = [step.action for step in kept], np.random.default_rng(0)
     for action in expected:
         assert (action == rng.integers(3, size=6)).all()
         rng.random(6)
 
 
-def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timesteps_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MOST_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their rows take more than"):
+    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their timesteps take more than"):
         play(make(OBSERVATION_SPACE, memory_length=4), ToyVectorEnv(6, 0))
