@@ -5,9 +5,9 @@ public code learns a whole window (`whole_sequence`) and bootstraps from the nex
 the K rows up to step t and the row after it, r_0 .. r_K, the Q-values of the steps come from the window
 r_0 .. r_{K-1} and the bootstrap values from the window r_1 .. r_K, which lacks row r_0.
 
-Where a learner has several threads, a batch is split into the shorter and the longer sequences, and its
-gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
-longest sequence and memory, which saves the padding of the short ones.
+Where a learner has two cores, a batch is split into the shorter and the longer sequences, and its gradient is
+the sum of the gradients of both parts, which run side by side. Each part is cropped to its own longest
+sequence and memory, which saves the padding of the short ones.
 
 Legend: B sequences, P burn-in (or context) rows, R rows of the learned segment.
 """
@@ -124,8 +124,10 @@ def without_first_row(batch: Sequences) -> Sequences:
 # Parts.
 
 
-def split(batch: Sequences) -> list[Tensor]:
+def split(batch: Sequences, packs: bool) -> list[Tensor]:
     """The members [n] of the two parts of a batch that take the longer one the least time.
+
+    A network that `packs` takes time for real timesteps, another one for padding too.
 
     On an accelerator there is one part, which suits it better.
     """
@@ -136,8 +138,12 @@ def split(batch: Sequences) -> list[Tensor]:
     # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
     before = batch.memory_valid.sum(dim=1) + 2 * batch.burn_in_timesteps
     cost, order = (4 * batch.learn_timesteps + before).sort(stable=True)
-    count = torch.arange(1, size)
-    shorter, longer = count * cost[:-1], (size - count) * cost[-1]
+    if packs:
+        sums = cost.cumsum(0)
+        shorter, longer = sums[:-1], sums[-1] - sums[:-1]
+    else:
+        count = torch.arange(1, size)
+        shorter, longer = count * cost[:-1], (size - count) * cost[-1]
     cut = int(torch.maximum(shorter, longer).argmin()) + 1
     return [order[:cut].sort().values, order[cut:].sort().values]
 
