@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -87,7 +87,7 @@ def train(
     env: Any = None,
     agent: str | Path | Mapping[str, Any] | None = None,
     *,
-    callbacks: Sequence[Any] = (),
+    callbacks: Any = (),
     config: str | Path | None = None,
     run_dir: str | Path | None = None,
     runs_dir: str | Path | None = None,
@@ -103,7 +103,7 @@ def train(
         env: a task's name, a class that is a `gymnasium.Env` or an `envs.vector.Dynamics`, or a function
             that makes a `gymnasium.Env`.
         agent: a preset's name or a file, as `--agent`; or settings over the preset that its `agent` names.
-        callbacks: `dtqn.training.callbacks.Callbacks` says what they may be.
+        callbacks: one or several; `dtqn.training.callbacks.Callbacks` says what they may be.
         config, run_dir, runs_dir, resume, accept_changed_code, trust_code: the options of these names.
         out: where progress is written; standard output by default.
         settings: by name or by group: `seed=1`, `learner={"learning_rate": 3e-4}`. `network.core` and
@@ -117,6 +117,8 @@ def train(
         KeyboardInterrupt: Ctrl-C, after saving.
         Exception: what a callback or the task has raised, after saving.
     """
+    if out is not None and not hasattr(out, "write"):
+        raise wrong("out", out, "must be a stream, such as sys.stderr; run_dir is the run's folder")
     file, folder, folders, resumed = (
         None if path is None else Path(path) for path in (config, run_dir, runs_dir, resume)
     )

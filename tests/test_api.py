@@ -208,7 +208,7 @@ def test_a_resume_asks_for_the_object_again(cell, capsys):
             return True
 
     whole = train(cell.Count, run_dir="whole", checkpoint_every=100)
-    run = train(cell.Count, run_dir="run", checkpoint_every=100, callbacks=[Stop()])
+    run = train(cell.Count, run_dir="run", checkpoint_every=100, callbacks=Stop())
     assert not run.finished and len(run.metrics) < len(whole.metrics)
     vars(this_process._module).pop("Count")  # as in another process
     ask = "is an object of the Python process that began the run; hand it over again from Python"
@@ -303,6 +303,11 @@ def test_what_a_callback_raises_comes_after_saving(cell, callback, error):
         train(cell.Walk, run_dir="run", callbacks=[callback])
     assert dtqn.load("run").act(0) in (0, 1)
     assert dtqn.train(cell.Walk, resume="run").finished
+
+
+def test_progress_goes_to_a_stream(cell):
+    with pytest.raises(dtqn.ConfigError, match=r"^out is run: must be a stream, such as sys\.stderr; run_"):
+        train(cell.Walk, out="run")
 
 
 def test_two_runs_side_by_side_are_as_alone(cell):

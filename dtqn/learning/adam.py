@@ -65,8 +65,14 @@ class Flat:
             else:
                 self._groups.append([place])
         self._groups += by_dtype.values()
-        self.tensors = self.join([parameter.detach() for parameter in self._parameters])
-        for parameter, view in zip(self._parameters, self.views(self.tensors), strict=True):
+        self.move(self.join([parameter.detach() for parameter in self._parameters]), keep=False)
+
+    def move(self, tensors: list[Tensor], keep: bool) -> None:
+        """The parameters are views of `tensors` from now on; `keep`: with the values that they have."""
+        if keep:
+            torch._foreach_copy_(tensors, self.tensors)
+        self.tensors = tensors
+        for parameter, view in zip(self._parameters, self.views(tensors), strict=True):
             parameter.data = view
 
     def join(self, each: Sequence[Tensor]) -> list[Tensor]:

@@ -5,9 +5,9 @@ DTQN's public code learns a whole window (`whole_sequence`) and bootstraps from 
 Given the K timesteps up to step t and the one after it, x_0 .. x_K, the Q-values of the steps come from the
 window x_0 .. x_{K-1} and the bootstrap values from the window x_1 .. x_K, which lacks x_0.
 
-Where a learner has several threads, a batch is split into the shorter and the longer sequences, and its
-gradient is the sum of the gradients of both parts, which run side by side. Each part is cropped to its own
-longest sequence and memory, which saves the padding of the short ones.
+Where a learner has two cores, a batch is split into the shorter and the longer sequences, and its gradient is
+the sum of the gradients of both parts, which run side by side. Each part is cropped to its own longest
+sequence and memory, which saves the padding of the short ones.
 
 Legend: B sequences; timesteps: P of burn-in (or context), R of the learned segment.
 """
@@ -121,8 +121,10 @@ def without_first_timestep(batch: Sequences) -> Sequences:
 # Parts.
 
 
-def split(batch: Sequences) -> list[Tensor]:
+def split(batch: Sequences, packs: bool) -> list[Tensor]:
     """The members [n] of the two parts of a batch that take the longer one the least time.
+
+    A network that `packs` takes time for real timesteps, another one for padding too.
 
     On an accelerator there is one part, which suits it better.
     """
@@ -133,8 +135,12 @@ def split(batch: Sequences) -> list[Tensor]:
     # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
     before = batch.memory_valid.sum(dim=1) + 2 * batch.burn_in_timesteps
     cost, order = (4 * batch.learn_timesteps + before).sort(stable=True)
-    count = torch.arange(1, size)
-    shorter, longer = count * cost[:-1], (size - count) * cost[-1]
+    if packs:
+        sums = cost.cumsum(0)
+        shorter, longer = sums[:-1], sums[-1] - sums[:-1]
+    else:
+        count = torch.arange(1, size)
+        shorter, longer = count * cost[:-1], (size - count) * cost[-1]
     cut = int(torch.maximum(shorter, longer).argmin()) + 1
     return [order[:cut].sort().values, order[cut:].sort().values]
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -57,7 +56,7 @@ class Update(NamedTuple):
     """That of burn-in and learned segment, by the parameters before the update; where it is wanted."""
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Results of some members of a batch."""
 
     gradients: list[Tensor]
@@ -67,6 +66,16 @@ class _Part(NamedTuple):
     """Numbers of which the largest one is the batch's."""
     priorities: Tensor
     memory: MemoryBlock | None
+
+
+class Beside(Protocol):
+    """Learns a part of a batch while the learner is at another one."""
+
+    def begin(self, batch: Sequences, num_learned: Tensor) -> None:
+        """Take a part of a batch that has so many learned steps in all; `result` follows."""
+
+    def result(self) -> Part | None:
+        """What `Learner.part` gives, valid until the next `begin`; None: there is none."""
 
 
 class _Step(NamedTuple):
@@ -97,7 +106,7 @@ class Learner:
         config: LearnerConfig,
         learn_burn_in: bool,
         want_memory: bool,
-        threads: int,
+        parts: int,
         seed: int,
         capture: Callable[..., Captured] | None = None,
     ) -> None:
@@ -106,7 +115,7 @@ class Learner:
             network: the online network; its parameters are trained in place.
             learn_burn_in: learn the timesteps of the burn-in as well.
             want_memory: hand back the memory that a forward pass leaves, for replay to keep.
-            threads: run the two parts of a batch side by side where it is above 1.
+            parts: 1, or 2: a batch is learned in two parts, the second one by `beside` where there is one.
             seed: of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
                 it is.
@@ -115,10 +124,8 @@ class Learner:
         self._passes = next_window if config.next_window else same_window
         self._auxiliary = network.auxiliary if config.auxiliary_weight else None
         self._seed = seed
-        self._threads = threads
-        self._map: Callable[..., Iterable[_Part]] = map
-        if threads > 1 and next(network.parameters()).device.type == "cpu":
-            self._map = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)).map
+        self._parts = parts
+        self.beside: Beside | None = None
         self._want_memory = want_memory
         self.objective = Objective(config, network.head.prediction)
         self.online = network
@@ -127,10 +134,10 @@ class Learner:
         self.target = network if alone else copy.deepcopy(network).requires_grad_(False)
         """The network that bootstraps; the online one itself where there is no other."""
         named = dict(network.named_parameters())
-        self._online = Flat(named.values())
-        self._target = self._online if alone else Flat(self.target.parameters())
-        self._gradients = [torch.zeros_like(x) for x in self._online.tensors]
-        for parameter, gradient in zip(named.values(), self._online.views(self._gradients), strict=True):
+        self.flat_online = Flat(named.values())
+        self.flat_target = self.flat_online if alone else Flat(self.target.parameters())
+        self._gradients = [torch.zeros_like(x) for x in self.flat_online.tensors]
+        for parameter, gradient in zip(named.values(), self.flat_online.views(self._gradients), strict=True):
             parameter.grad = gradient
         both = [network] if alone else [network, self.target]
         self._rounded = [Rounded(x) for x in both] if config.precision == "bfloat16" else []
@@ -138,7 +145,7 @@ class Learner:
         """The networks that compute an update: the online one first, the target last."""
         self.optimizer = Adam(
             list(named),
-            self._online,
+            self.flat_online,
             epsilon=config.adam_epsilon,
             rectified=config.optimizer == "radam",
             weight_decay=config.weight_decay,
@@ -202,13 +209,10 @@ class Learner:
         self._refresh()
         batch = self.learned(batch)
         whole = torch.arange(len(batch.learn_timesteps), device=batch.learn_timesteps.device)
-        members = [whole] if self._threads == 1 else split(batch)
+        members = [whole] if self._parts == 1 else split(batch, self.online.packs)
         num_learned = batch.learned_steps.sum()
 
-        def of_part(part: Tensor) -> _Part:
-            return self._gradient(take(batch, part), num_learned)
-
-        parts = list(self._map(of_part, members))
+        parts = self._learned_parts([take(batch, part) for part in members], num_learned)
         gradients = parts[0].gradients
         for part in parts[1:]:
             torch._foreach_add_(gradients, part.gradients)
@@ -231,6 +235,20 @@ class Learner:
         numbers |= {"finite": finite, "grad_norm": norm, "num_learned": num_learned}
         return _Step(numbers, members, [part.priorities for part in parts], [part.memory for part in parts])
 
+    def _learned_parts(self, batches: list[Sequences], num_learned: Tensor) -> list[Part]:
+        """The results of the parts of a batch, the second one's from the process beside the run."""
+        if self.beside is None or len(batches) == 1:
+            return [self._gradient(part, num_learned) for part in batches]
+        first, second = batches
+        self.beside.begin(second, num_learned)
+        learned = self._gradient(first, num_learned)
+        return [learned, self.beside.result() or self._gradient(second, num_learned)]
+
+    def part(self, batch: Sequences, num_learned: Tensor) -> Part:
+        """The results of a part of a batch, which has `num_learned` steps in all, by its parameters."""
+        self._refresh()
+        return self._gradient(batch, num_learned)
+
     @torch.enable_grad()
     def _add_auxiliary(self, batch: Sequences, gradients: list[Tensor]) -> dict[str, Tensor]:
         """Adds the gradient of the auxiliary loss, of the whole batch, to `gradients` in place."""
@@ -248,7 +266,7 @@ class Learner:
         return torch.Generator(device).manual_seed(int(seed[0]))
 
     @torch.enable_grad()
-    def _gradient(self, batch: Sequences, num_learned: Tensor) -> _Part:
+    def _gradient(self, batch: Sequences, num_learned: Tensor) -> Part:
         """One part's share of the loss and of its gradient."""
         errors, memory = self._errors(batch)
 
@@ -272,7 +290,7 @@ class Learner:
             high = {name: torch.where(mask, x, -math.inf).amax() for name, x in high.items()}
             high["minus_importance_weight_min"] = -batch.importance_weights.min()
         fresh = None if memory is None else MemoryBlock.of(batch, memory)
-        return _Part(gradients, sums, high, priorities, fresh)
+        return Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
         """By the parameters of the online network or of its rounded copy, joined as the former are.
@@ -282,7 +300,7 @@ class Learner:
         parameters = list(network.parameters())
         learning = [parameter for parameter in parameters if parameter.requires_grad]
         found = iter(torch.autograd.grad(loss, learning, materialize_grads=True))
-        return self._online.join(
+        return self.flat_online.join(
             [next(found) if x.requires_grad else torch.zeros_like(x) for x in parameters]
         )
 
@@ -303,7 +321,7 @@ class Learner:
         if isinstance(self.config.target_update, Soft):
             # A rate of 0 in place of a branch, which would wait for the number.
             rate = self.config.target_update.rate * finite
-            for target, online in zip(self._target.tensors, self._online.tensors, strict=True):
+            for target, online in zip(self.flat_target.tensors, self.flat_online.tensors, strict=True):
                 target.lerp_(online, rate.to(target.dtype))
 
     @torch.no_grad()
@@ -311,7 +329,7 @@ class Learner:
         """The hard update of the target network, where it is due."""
         update = self.config.target_update
         if isinstance(update, Hard) and self.learner_steps % update.period == 0:
-            torch._foreach_copy_(self._target.tensors, self._online.tensors)
+            torch._foreach_copy_(self.flat_target.tensors, self.flat_online.tensors)
 
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs to go on bit for bit."""
@@ -380,7 +398,7 @@ class Rounded:
     """A Q-network, as the one it is made of."""
 
     def __init__(self, network: Any) -> None:
-        self._parameters = [x.detach() for x in network.parameters()]
+        self._source = network
         self.network = copy.deepcopy(network)
         for name, part in self.network.named_children():
             if name != "head":
@@ -390,4 +408,4 @@ class Rounded:
 
     def refresh(self) -> None:
         """Take over the parameters of the network that this is a copy of."""
-        torch._foreach_copy_(self._copies, self._parameters)
+        torch._foreach_copy_(self._copies, [x.detach() for x in self._source.parameters()])

@@ -112,6 +112,11 @@ class QNetwork(nn.Module):
     """The loss that `learner.auxiliary_weight` weighs; None where the network has none."""
     __call__: Callable[..., tuple[QOutput, State, StoredMemory]]
 
+    @property
+    def packs(self) -> bool:
+        """Whether `learn_values` leaves out padding, where the host may look at the counts of a batch."""
+        return False
+
     def forward(
         self, inputs: StepInputs, state: State, want_memory: bool = True
     ) -> tuple[QOutput, State, StoredMemory]:

@@ -62,12 +62,16 @@ class RecurrentQNetwork(QNetwork):
         features, state, memory = self.core(self.encoder(inputs), state, want_memory)
         return self.head(features), state, memory
 
+    @property
+    def packs(self) -> bool:
+        return getattr(self.core, "packs", False)
+
     def learn_values(
         self, batch: Sequences, want_memory: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
         """From the network's own starting state."""
         # Padding is left out where the host may look at the counts of real timesteps.
-        if getattr(self.core, "packs", False) and follow_data(batch.learn_timesteps):
+        if self.packs and follow_data(batch.learn_timesteps):
             return self._packed(batch, want_memory)
         state, burned = self.starting_state(batch)
         output, _, learned = self(batch.learn, state, want_memory)

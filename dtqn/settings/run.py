@@ -98,7 +98,8 @@ class Config(Group):
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
-    """CPU threads of the learner, which rounds differently with 1 and more; auto: 2 on three free cores."""
+    """CPU cores that learn a batch: with 2 a process beside the run has a part of it, and sums are rounded
+    otherwise; auto: 2 on two free cores."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
     """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -121,7 +122,7 @@ class Config(Group):
 
     @property
     def num_threads(self) -> int:
-        """Threads of the learner: 1 where `threads` has not been settled."""
+        """Cores of the learner: 1 where `threads` has not been settled."""
         return 1 if self.threads == "auto" else self.threads
 
     @property
@@ -157,14 +158,13 @@ class Config(Group):
         """The run on a machine with so many cores that nothing else keeps busy.
 
         A process that plays evaluations pays where one comes before the run's end, but not in a short run,
-        which is over before the process has begun; it takes the second core. A second thread on two cores
-        that seemed free has made updates slower. Workers that step environments take a core each.
+        which is over before the process has begun. Workers that step environments take a core each.
         """
         free_cores -= self.num_workers
         several = free_cores >= 2
         is_long = self.total_env_steps > (self.evaluation.period or 25_000)
         beside = several and not self.may_end_early and is_long
-        threads = self.threads if self.threads != "auto" else 2 if free_cores >= 3 else 1
+        threads = self.threads if self.threads != "auto" else 2 if several else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         return self.model_copy(update={"threads": threads, "evaluator": evaluator})
 

@@ -26,10 +26,11 @@ class Callbacks:
     to stop, and so does what raises: the run is saved first.
     """
 
-    def __init__(self, callbacks: Sequence[Any] = (), run: Any = None) -> None:
-        """`run` is what they are told of; a ConfigError where one is no function and has no such method."""
+    def __init__(self, callbacks: Any = (), run: Any = None) -> None:
+        """One or several, told of `run`; a ConfigError where one is no function and has no such method."""
         self._run = run
-        self._callbacks = [_methods(callback) for callback in callbacks]
+        several = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+        self._callbacks = [_methods(callback) for callback in several]
         self.stops = False
         self.error: BaseException | None = None
         """What ended the run: the first error of a callback, or of the task."""

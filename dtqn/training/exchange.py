@@ -63,7 +63,7 @@ class Exchange:
         }
         parameters = list(network.parameters())
         for place, one in enumerate(parameters):
-            forms[f"parameters/{place}"] = ((self.versions, *one.shape), _numpy_dtype(one))
+            forms[f"parameters/{place}"] = ((self.versions, *one.shape), numpy_dtype(one))
         arrays, self.descriptor = shared_arrays(forms, descriptor)
         self._timesteps = {name: arrays[name] for name in self._fields}
         self._episodes = {name: arrays[f"episode/{name}"] for name in EPISODES}
@@ -149,5 +149,6 @@ def _memory(size: int) -> int:
     return descriptor
 
 
-def _numpy_dtype(parameter: torch.Tensor) -> np.dtype:
+def numpy_dtype(parameter: torch.Tensor) -> np.dtype:
+    """The dtype of arrays that hold it."""
     return torch.empty(0, dtype=parameter.dtype).numpy().dtype

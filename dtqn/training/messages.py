@@ -33,7 +33,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
         "agent": f"{name.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
-        "device": f"{device}{graphs}, {counted(config.num_threads, 'thread')}{beside}",
+        "device": f"{device}{graphs}, learning on {counted(min(config.num_threads, 2), 'core')}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),

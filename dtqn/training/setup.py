@@ -199,7 +199,7 @@ def make_learner(config: Config, network: QNetwork) -> Learner:
         config=config.learner,
         learn_burn_in=config.replay.learn_burn_in,
         want_memory=memory.is_refreshed and window > 0,
-        threads=config.num_threads,
+        parts=min(config.num_threads, 2),
         seed=int(seed_of(config, Stream.LEARNER).generate_state(1)[0]),
         capture=capture_of(config, Padded(most)),
     )

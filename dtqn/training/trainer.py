@@ -23,6 +23,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.evaluator import Evaluator
+from dtqn.training.half import half_of
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
@@ -48,10 +49,12 @@ class Trainer:
         network.to(self.schema.device)
         self.evaluator = Evaluator(config, network)
         self.learner = setup.make_learner(config, network)
+        self.half = half_of(config, self.learner)
+        self.learner.beside = self.half
         try:
             self.actor: Pool = make_pool(config, network, self.schema)
         except BaseException:
-            self.evaluator.close()
+            self._close_beside()
             raise
         self.replay = setup.make_replay(config, self.schema)
         self.generator = np.random.default_rng(seed_of(config, Stream.REPLAY))
@@ -263,9 +266,14 @@ class Trainer:
 
     def news(self) -> list[str]:
         """News for the user of the processes beside the run since the last call, one line each."""
-        return self.actor.news()
+        return self.actor.news() + ([] if self.half is None else self.half.news())
 
     def close(self) -> None:
         """End the processes beside the run."""
-        self.evaluator.close()
+        self._close_beside()
         self.actor.close()
+
+    def _close_beside(self) -> None:
+        self.evaluator.close()
+        if self.half is not None:
+            self.half.close()

@@ -17,7 +17,7 @@ def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = Fal
     usual: dict[str, Any] = {
         "learn_burn_in": whole,
         "want_memory": False,
-        "threads": 1,
+        "parts": 1,
         "seed": 0,
     }
     return Learner(network, config=config, **(usual | given))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dtqn.learning.batches import split
 from dtqn.learning.learner import Learner
 from dtqn.types import NonFiniteError, Sequences
 from tests.cases import learner_config, make, randomise
@@ -70,13 +71,13 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def make_learner(
     settings: dict[str, Any] | None = None,
     space: str | gymnasium.Space = "box",
-    threads: int = 1,
+    parts: int = 1,
     **network: Any,
 ) -> Learner:
     """A learner whose target network differs from its online network."""
     plain = {"returns": "n_step", "n_step": N_STEP, "gamma": 0.9, "target_ema_rate": 0.1}
     config = learner_config(**(plain | (settings or {})))
-    learner = learners.make_learner(make(space, **network), config, threads=threads)
+    learner = learners.make_learner(make(space, **network), config, parts=parts)
     randomise(learner.target, seed=9, scale=0.1)
     return learner
 
@@ -139,14 +140,14 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
 
 
 @pytest.mark.parametrize(
-    "network, threads",
+    "network, parts",
     [({}, 1), ({"memory_length": 2}, 2), ({"core": "lstm"}, 1), ({"core": "lru"}, 1)],
     ids=str,
 )
-def test_the_fresh_memory_is_that_of_the_online_network(network: dict[str, Any], threads: int) -> None:
+def test_the_fresh_memory_is_that_of_the_online_network(network: dict[str, Any], parts: int) -> None:
     """At every real timestep of burn-in and learned segment, by the parameters before the update."""
     config = learner_config(returns="n_step", n_step=N_STEP)
-    learner = learners.make_learner(make("box", **network), config, threads=threads, want_memory=True)
+    learner = learners.make_learner(make("box", **network), config, parts=parts, want_memory=True)
     batch = make_batch(learner.online, "box")
     expected = {}
     for b in range(len(SHAPES)):
@@ -211,12 +212,12 @@ def test_junk_in_the_padding_of_every_block_changes_nothing(
         assert_all_close(result, results[0])
 
 
-@pytest.mark.parametrize("threads, num_parts", [(1, 1), (2, 2)])
-def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) -> None:
+@pytest.mark.parametrize("parts, num_parts", [(1, 1), (2, 2)])
+def test_a_batch_cut_into_parts_is_the_same_batch(parts: int, num_parts: int) -> None:
     shapes = (*SHAPES, Shape(5, 3, 24), Shape(0, 0, 2), Shape(1, 0, 24, terminated=True))
-    learner = make_learner(threads=threads)
+    learner = make_learner(parts=parts)
     batch = make_batch(learner.online, "box", shapes, learn_length=21)
-    members = make_learner(threads=threads)._step(batch, 0.0).members
+    members = make_learner(parts=parts)._step(batch, 0.0).members
     assert len(members) == num_parts
     assert sorted(torch.cat(members).tolist()) == list(range(len(shapes)))
     expected = twin.update(learner.online, learner.target, batch, learner.config, eta=0.9)
@@ -225,6 +226,14 @@ def test_a_batch_cut_into_parts_is_the_same_batch(threads: int, num_parts: int) 
     assert update.priorities.tolist() == pytest.approx(expected.priorities, rel=1e-6)
     scale = min(1.0, learner.config.max_grad_norm / (twin.norm(expected.gradients) + 1e-6))
     assert_all_close(gradients(learner), [scale * g for g in expected.gradients])
+
+
+@pytest.mark.parametrize(("packs", "shorter"), [(False, [1, 3, 4, 6]), (True, [0, 1, 3, 4, 6])])
+def test_both_parts_take_about_as_long(packs: bool, shorter: list[int]) -> None:
+    """By timesteps 2 and 10: padded, 4 x 2 beside 3 x 11 is less than 5 x 10; packed, 18 beside 21."""
+    shapes = tuple(Shape(0, 0, learned) for learned in (10, 2, 10, 2, 2, 11, 2))
+    batch = make_batch(make_learner().online, "box", shapes, learn_length=10)
+    assert split(batch, packs)[0].tolist() == shorter
 
 
 def test_no_gradient_enters_burn_in_or_memory() -> None:

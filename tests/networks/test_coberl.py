@@ -134,10 +134,10 @@ def test_junk_in_the_padding_changes_nothing() -> None:
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-def updated(weight: float, threads: int = 1, seed: int = 5) -> tuple[Learner, dict[str, float]]:
+def updated(weight: float, parts: int = 1, seed: int = 5) -> tuple[Learner, dict[str, float]]:
     """A learner after two updates, and the metrics of the second."""
     config = LearnerConfig(auxiliary_weight=weight, max_grad_norm=1e9)
-    learner = make_learner(network_of(), config, threads=threads, seed=seed)
+    learner = make_learner(network_of(), config, parts=parts, seed=seed)
     for number in (1, 2):
         metrics = learner.update(make_batch(learner.online, "box", seed=number)).metrics
     return learner, metrics
@@ -161,7 +161,7 @@ def test_the_learner_adds_it() -> None:
 
 def test_it_does_not_hang_on_the_parts_of_a_batch() -> None:
     one, metrics = updated(0.3)
-    other, others = updated(0.3, threads=2)
+    other, others = updated(0.3, parts=2)
     assert others["learner/auxiliary_loss"] == pytest.approx(metrics["learner/auxiliary_loss"], rel=1e-9)
     assert updated(0.3, seed=6)[1]["learner/auxiliary_loss"] != pytest.approx(
         metrics["learner/auxiliary_loss"], rel=1e-3

@@ -55,7 +55,7 @@ class NaiveTrainer:
             config=config.learner,
             learn_burn_in=False,
             want_memory=self.refreshed,
-            threads=1,
+            parts=1,
             seed=int(self.seed(5).generate_state(1)[0]),
         )
         self.acting = copy.deepcopy(network)

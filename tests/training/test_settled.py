@@ -23,16 +23,16 @@ FLAGS = ["--checkpoint-every", "200", "--wandb", "disabled", "--evaluation.perio
     [
         (0, {}, 1, "inline"),
         (1, {}, 1, "inline"),
-        (2, {}, 1, "process"),
+        (2, {}, 2, "process"),
         (3, {}, 2, "process"),
         (16, {}, 2, "process"),
         (1, {"threads": "2"}, 2, "inline"),
         (3, {"threads": "1"}, 1, "process"),
         (1, {"evaluator": "process"}, 1, "process"),
         (3, {"evaluator": "inline"}, 2, "inline"),
-        (2, {"stop_at_success": "0.9"}, 1, "inline"),
-        (2, {"total_env_steps": "25000"}, 1, "inline"),  # which is evaluated at its end only
-        (2, {"total_env_steps": "25001"}, 1, "process"),
+        (2, {"stop_at_success": "0.9"}, 2, "inline"),
+        (2, {"total_env_steps": "25000"}, 2, "inline"),  # which is evaluated at its end only
+        (2, {"total_env_steps": "25001"}, 2, "process"),
     ],
 )
 def test_what_is_made_of_free_cores(free: int, given: dict[str, str], threads: int, evaluator: str) -> None:
@@ -83,7 +83,7 @@ def test_a_run_keeps_what_it_has_settled(
     found = ["--resume", "auto", "--runs-dir", str(tmp_path), "--total-env-steps", "1000", *FLAGS]
     monkeypatch.setattr(machine, "free_cores", lambda: 3)
     assert settled(*found) == (2, "process")
-    assert "2 threads, evaluations in a process beside it" in capsys.readouterr().out
+    assert "learning on 2 cores, evaluations in a process beside it" in capsys.readouterr().out
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
     (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
     assert settled(*found) == (2, "process")
