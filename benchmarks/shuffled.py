@@ -32,8 +32,8 @@ class Shuffled(Dynamics):
         self._task.start(num, rng)
         self.swapped = rng.random(num) < 0.5
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self._task.restart(rows, rng)
+    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self._task.restart(env_ids, rng)
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
@@ -73,6 +73,6 @@ class Shuffled(Dynamics):
         """The other cue is shown, in the task as it is."""
         return state | {"swapped": ~state["swapped"]}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The task's own."""
-        return self._task.picture(copy)
+        return self._task.picture(env_id)

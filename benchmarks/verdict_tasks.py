@@ -36,9 +36,9 @@ class Lamp(Dynamics):
         self.lamp, self.elapsed = np.zeros(num, np.int64), np.zeros(num, np.int64)
         self.restart(np.arange(num), rng)
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self.lamp[rows] = rng.integers(2, size=len(rows))
-        self.elapsed[rows] = 0
+    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self.lamp[env_ids] = rng.integers(2, size=len(env_ids))
+        self.elapsed[env_ids] = 0
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator

@@ -193,7 +193,7 @@ class Policy:
         try:
             self._check(rows)
         except TaskError as fault:  # here the caller's, who may have no batch
-            where = f"copy {fault.copy}: " if self._batched else ""
+            where = f"environment {fault.env_id}: " if self._batched else ""
             raise ValueError(f"{where}{fault.problem.removeprefix('its ')}") from None
         return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
 

@@ -5,10 +5,10 @@ names one of them, and the next action, the last, has to be that bit. `memory-le
 `memory-size-<b>` has length 2. Discounting chain: the first of 100 actions chooses one of five rewards, 1 to
 100 steps away.
 
-A fault of the package is kept: its observation is made before its clock ticks, so the first step shows what
-the reset showed. The context is thus in rows 0 and 1, and with n = 1 nothing has to be remembered.
+A fault of the package is kept: its observation is made before its clock moves, so the first step shows what
+the reset showed. The context is thus in timesteps 0 and 1, and with n = 1 nothing has to be remembered.
 
-Legend: N copies, n length, b bits.
+Legend: N environments, n length, b bits.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class MemoryChainDynamics(FieldDynamics):
             Field("time", (), np.int64, 0, length + 1, 0),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.context[rows] = rng.integers(2, size=(len(rows), self._bits))
-        self.query[rows] = rng.integers(self._bits, size=len(rows))
-        self.time[rows] = 0
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.context[env_ids] = rng.integers(2, size=(len(env_ids), self._bits))
+        self.query[env_ids] = rng.integers(self._bits, size=len(env_ids))
+        self.time[env_ids] = 0
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.time = np.minimum(self.time + 1, self._length + 1)
         over = self.time > self._length
-        right = action == self.context[self.copies, self.query]
+        right = action == self.context[self.env_ids, self.query]
         return np.where(over, 2.0 * right - 1.0, 0.0), over
 
     def observe(self, rng: Rng) -> NDArray[np.float32]:
@@ -86,23 +86,23 @@ class MemoryChainDynamics(FieldDynamics):
 
     def other(self, state: Arrays) -> Arrays:
         """The bit that is asked for is the other one."""
-        context, copies = state["context"].copy(), np.arange(len(state["query"]))
-        context[copies, state["query"]] ^= 1
+        context, env_ids = state["context"].copy(), np.arange(len(state["query"]))
+        context[env_ids, state["query"]] ^= 1
         return state | {"context": context}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The bits, green for 1 and red for 0, the one that is asked for larger, above the time gone by.
 
-        The agent sees the bits in the first two rows only.
+        The agent sees the bits in the first two timesteps only.
         """
         picture = np.full((2 * TILE, self._bits * TILE, 3), FLOOR, np.uint8)
-        for bit, value in enumerate(self.context[copy].tolist()):
-            edge = 2 if bit == self.query[copy] else TILE // 4
+        for bit, value in enumerate(self.context[env_id].tolist()):
+            edge = 2 if bit == self.query[env_id] else TILE // 4
             tile = picture[:TILE, bit * TILE : (bit + 1) * TILE]
             tile[edge:-edge, edge:-edge] = GREEN if value else RED
         bar = picture[TILE:]
         bar[:] = WALL
-        bar[4:-4, : round(self.time[copy] / (self._length + 1) * bar.shape[1])] = AGENT
+        bar[4:-4, : round(self.time[env_id] / (self._length + 1) * bar.shape[1])] = AGENT
         return picture
 
 
@@ -129,9 +129,9 @@ class DiscountingChainDynamics(FieldDynamics):
         self._rewards = np.ones(len(_REWARD_STEPS))
         self._rewards[best] += _BONUS
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.chain[rows] = -1
-        self.time[rows] = 0
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.chain[env_ids] = -1
+        self.time[env_ids] = 0
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.chain = np.where(self.time == 0, action, self.chain)
@@ -154,14 +154,14 @@ class DiscountingChainDynamics(FieldDynamics):
                 f" and 0 to {len(_REWARD_STEPS) - 1} later"
             )
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
         picture = np.full((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), FLOOR, np.uint8)
         for chain, steps in enumerate(_REWARD_STEPS.tolist()):
             row = picture[chain, 4:-4]
             row[:, : 4 * steps] = LINE
-            if chain == self.chain[copy]:
-                row[:, : 4 * min(steps, int(self.time[copy]))] = AGENT
+            if chain == self.chain[env_id]:
+                row[:, : 4 * min(steps, int(self.time[env_id]))] = AGENT
             row[:, 4 * steps - 4 : 4 * steps] = GREEN
         return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
 

@@ -1,6 +1,6 @@
 """Car Flag: ask the priest which end of the road is heaven, then drive there (DTQN, arXiv 2206.01078).
 
-Legend: N copies.
+Legend: N environments.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class CarFlagDynamics(FieldDynamics):
         self.action_names = () if continuous else ("push left", "no push", "push right")
         self._continuous = continuous
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.heaven[rows] = 2.0 * rng.integers(2, size=len(rows)) - 1.0
-        self.position[rows] = rng.uniform(*START, size=len(rows))
-        self.velocity[rows] = 0.0
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.heaven[env_ids] = 2.0 * rng.integers(2, size=len(env_ids)) - 1.0
+        self.position[env_ids] = rng.uniform(*START, size=len(env_ids))
+        self.velocity[env_ids] = 0.0
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         force = action[:, 0].astype(np.float64) if self._continuous else action - 1.0
@@ -82,12 +82,12 @@ class CarFlagDynamics(FieldDynamics):
         """Heaven is at the other end."""
         return state | {"heaven": -state["heaven"]}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The road from -1.1 to 1.1: heaven's flag is green, hell's red, the priest's stretch yellow.
 
         The stretch is filled while the priest is heard, with an arrow to heaven.
         """
-        position, heaven = self.position[copy], self.heaven[copy]
+        position, heaven = self.position[env_id], self.heaven[env_id]
         x = np.arange(-MAX_POSITION + 0.5 / PIXELS, MAX_POSITION, 1 / PIXELS)
         height, road = 96, 72
         y = np.arange(height)[:, None]

@@ -1,4 +1,4 @@
-"""Checks of a row of N copies of a task that is not this project's own, cheap enough for every step."""
+"""Checks of what N environments of another's task return, cheap enough for every step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ObservationCheck:
 
     Args:
         task: the task's id, for errors.
-        space: of one copy: one that holds arrays, or a flat Dict of such.
+        space: of one environment: one that holds arrays, or a flat Dict of such.
     """
 
     def __init__(self, task: str, space: Space[Any]) -> None:
@@ -42,35 +42,35 @@ class ObservationCheck:
         }
 
     def __call__(self, observation: Any) -> None:
-        """Looks at the observations of all copies: an array [N, ...] of the space's dtype, or one a key.
+        """Looks at N observations: an array [N, ...] of the space's dtype, or one a key.
 
         Raises:
-            TaskError: for the first number that is wrong, with its copy.
+            TaskError: for the first number that is wrong, with its environment.
         """
         for key, part in parts(observation):
             if part.dtype.kind == "f" and not np.isfinite(part).all():
-                copy, number = _first(part, ~np.isfinite(part))
+                env_id, number = _first(part, ~np.isfinite(part))
                 problem = f"its {part_name(key)} holds {number}; must be finite in {part.dtype}"
-                raise TaskError(self._task, problem, copy)
+                raise TaskError(self._task, problem, env_id)
             if key not in self._categories:
                 continue
             # Networks embed them by number: one beyond its space would be another component's.
             low, high = self._categories[key]
             outside = (part < low) | (part > high)
             if outside.any():
-                copy, found = _first(part, outside)
+                env_id, found = _first(part, outside)
                 least, most = (
                     _first(np.broadcast_to(bound, part.shape), outside)[1] for bound in (low, high)
                 )
                 problem = f"its {part_name(key)} holds {found}; its space has {least} to {most} there"
-                raise TaskError(self._task, problem, copy)
+                raise TaskError(self._task, problem, env_id)
 
 
 def check_reward(task: str, reward: NDArray[np.float64]) -> None:
-    """Looks at the rewards [N] of all copies; a TaskError for the first one that `is_reward` refuses."""
+    """Looks at N rewards; a TaskError for the first one that `is_reward` refuses."""
     if not (right := is_reward(reward)).all():
-        copy, found = _first(reward, ~right)
-        raise TaskError(task, reward_problem(found), copy)
+        env_id, found = _first(reward, ~right)
+        raise TaskError(task, reward_problem(found), env_id)
 
 
 def is_reward(number: Any) -> Any:
@@ -99,11 +99,11 @@ def _form(value: Any) -> str:
 NUMBERS: Final = {2: "two", 5: "five"}
 
 
-def row_problem(what: str, row: Any, names: tuple[str, ...]) -> str | None:
+def tuple_problem(what: str, answer: Any, names: tuple[str, ...]) -> str | None:
     """How what the method `what` returned is no tuple of the values `names`; None where it is one."""
-    if isinstance(row, tuple) and len(row) == len(names):
+    if isinstance(answer, tuple) and len(answer) == len(names):
         return None
-    found = f"{len(row)} values" if isinstance(row, tuple) else f"one {type(row).__name__}"
+    found = f"{len(answer)} values" if isinstance(answer, tuple) else f"one {type(answer).__name__}"
     return f"its {what} returns {found}; it must return {NUMBERS[len(names)]}: {', '.join(names)}"
 
 
@@ -116,7 +116,7 @@ def picture_problem(picture: Any) -> str | None:
 
 
 def state_problem(state: Any, num: int) -> str | None:
-    """How a value is no state of `num` copies that a checkpoint can hold; None where it is one."""
+    """How a value is no state of `num` environments that a checkpoint can hold; None where it is one."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         return f"its get returned one {type(state).__name__}; it must return a dict: name -> array [N, ...]"
     for name, array in state.items():
@@ -128,6 +128,6 @@ def state_problem(state: Any, num: int) -> str | None:
 
 
 def _first(array: NDArray[Any], wrong: NDArray[np.bool_]) -> tuple[int, Any]:
-    """The copy of the first wrong number of an array [N, ...], and that number of the array."""
+    """The environment of the first wrong number of an array [N, ...], and that number of the array."""
     place = tuple(np.argwhere(wrong)[0])
     return int(place[0]), array[place]

@@ -50,13 +50,13 @@ class TaskError(ValueError):
     Args:
         task: the task's id.
         problem: what is wrong, as the rest of a sentence.
-        copy: the number of the copy, from 0, where it is known.
+        env_id: the number of its environment in the vector, from 0, where it is known.
     """
 
-    def __init__(self, task: str, problem: str, copy: int | None = None) -> None:
-        super().__init__(task, problem, copy)  # as they are given: so it can go from process to process
-        self.task, self.problem, self.copy = task, problem, copy
+    def __init__(self, task: str, problem: str, env_id: int | None = None) -> None:
+        super().__init__(task, problem, env_id)  # as they are given: so it can go from process to process
+        self.task, self.problem, self.env_id = task, problem, env_id
 
     def __str__(self) -> str:
-        where = "" if self.copy is None else f", copy {self.copy}"
+        where = "" if self.env_id is None else f", environment {self.env_id}"
         return f"task {self.task}{where}: {self.problem}"

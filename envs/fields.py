@@ -16,7 +16,7 @@ class Field(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    """One copy's."""
+    """One environment's."""
     dtype: Any
     low: float
     high: float
@@ -29,12 +29,12 @@ class FieldDynamics(Dynamics):
     """A task whose complete state is `fields`, each an attribute of the field's name.
 
     A subclass has `restart`, `step` and `observe`. What follows from its fields is made anew in its `put`,
-    which a start calls too, with zeros, before it restarts all copies.
+    which a start calls too, with zeros, before it restarts all environments.
     """
 
     fields: tuple[Field, ...]
-    copies: EnvIds
-    """The numbers of all copies, [N]."""
+    env_ids: EnvIds
+    """The numbers of all environments, [N]."""
 
     def start(self, num: int, rng: Rng) -> None:
         self.put({field.name: np.zeros((num, *field.shape), field.dtype) for field in self.fields})
@@ -44,7 +44,7 @@ class FieldDynamics(Dynamics):
         return {field.name: getattr(self, field.name).copy() for field in self.fields}
 
     def put(self, state: Arrays) -> None:
-        self.copies = np.arange(len(state[self.fields[0].name]))
+        self.env_ids = np.arange(len(state[self.fields[0].name]))
         for field in self.fields:
             setattr(self, field.name, state[field.name].copy())
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, row_problem, state_problem
+from envs.checks import ObservationCheck, check_reward, misfit, picture_problem, state_problem, tuple_problem
 from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import Arrays, Dynamics, EnvIds, Flags, NativeVectorEnv, Rewards, Rng, Row, Seed
+from envs.vector import Arrays, Dynamics, EnvIds, Flags, NativeVectorEnv, Rewards, Rng, Seed, Timestep
 
 
 class GuardedDynamics(Dynamics):
@@ -39,14 +39,14 @@ class GuardedDynamics(Dynamics):
         self._num = num
         self.attempt("start", lambda: self._dynamics.start(num, rng))
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self._lend("restart", lambda rows: self._dynamics.restart(rows, rng), rows=rows)
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self._lend("restart", lambda ids: self._dynamics.restart(ids, rng), env_ids=env_ids)
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        row = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
-        if problem := row_problem("step", row, ("rewards", "terminated")):
+        answer = self._lend("step", lambda action: self._dynamics.step(action, rng), action=action)
+        if problem := tuple_problem("step", answer, ("rewards", "terminated")):
             raise self.error(problem)
-        reward, terminated = row
+        reward, terminated = answer
         self._fits("rewards", reward, np.float64)
         self._fits("terminated", terminated, np.bool_)
         return reward.copy(), terminated.copy()  # they are changed, and may be arrays that the task keeps
@@ -88,8 +88,8 @@ class GuardedDynamics(Dynamics):
             raise self.error(problem.replace("its get", "its other"))
         return other
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        picture: NDArray[np.uint8] = self.attempt("picture", lambda: self._dynamics.picture(copy))
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        picture: NDArray[np.uint8] = self.attempt("picture", lambda: self._dynamics.picture(env_id))
         if problem := picture_problem(picture):
             raise self.error(problem)
         return picture
@@ -126,7 +126,7 @@ class GuardedDynamics(Dynamics):
 
 
 class GuardedVectorEnv(NativeVectorEnv):
-    """N copies of a task of a user's own. Once it has failed it has no state that could be gone on from.
+    """N environments of a user's own task. Once it has failed it has no state that could be gone on from.
 
     Args:
         task: the task's id.
@@ -145,11 +145,11 @@ class GuardedVectorEnv(NativeVectorEnv):
         self._task = task
         self._dynamics = self._guard = GuardedDynamics(task, dynamics)
 
-    def step(self, actions: NDArray[Any]) -> Row:
-        row = super().step(actions)
-        # Not within the task's own step: what it gives for the first row of an episode nobody sees.
-        self._guard.attempt("step", lambda: check_reward(self._task, row[1]))
-        return row
+    def step(self, actions: NDArray[Any]) -> Timestep:
+        timestep = super().step(actions)
+        # Not within the task's own step: what it gives for an episode's first timestep nobody sees.
+        self._guard.attempt("step", lambda: check_reward(self._task, timestep[1]))
+        return timestep
 
     def get_state(self) -> dict[str, Any] | None:  # type: ignore[override]
         """As of `NativeVectorEnv`; None once the task has failed."""

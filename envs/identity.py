@@ -50,7 +50,7 @@ class _Part(NamedTuple):
 
 
 def identify(id: str, **options: Any) -> Identity:
-    """The identity of the task `id` with `options` (`TaskOptions`); no copy of the task is made.
+    """The identity of the task `id` with `options` (`TaskOptions`); the task is not made.
 
     Raises:
         ValueError: one line, for a file that cannot be read or a module that cannot be imported.

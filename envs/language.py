@@ -40,7 +40,7 @@ class Language(NamedTuple):
             if num_envs is None:
                 return self.observations.read(observation)
             ones = list(iterate(batch_space(self.observation_space, num_envs), observation))
-            return each(lambda *rows: np.stack(rows), *map(self.observations.read, ones))
+            return each(lambda *seen: np.stack(seen), *map(self.observations.read, ones))
         except ANY_FAULT:
             space = " ".join(str(self.observation_space).split())
             raise ValueError(f"observation is {brief(observation)}; must be one of {space}") from None
@@ -81,7 +81,7 @@ def _is_of(space: Space, observation: Any, batch: tuple[int, ...]) -> bool:
 
 
 class SpokenVectorEnv(AnyWrapper):
-    """Copies that take the actions of the environment's own space; observations are the task's."""
+    """Environments that take the actions of the environment's own space; observations are the task's."""
 
     def __init__(self, env: AnyVectorEnv, language: Language) -> None:
         super().__init__(env)

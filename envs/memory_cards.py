@@ -1,6 +1,6 @@
 """Memory Cards: the game of pairs, seeing one card at a time (DTQN, arXiv 2206.01078).
 
-Legend: N copies, P pairs.
+Legend: N environments, P pairs.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class MemoryCardsDynamics(FieldDynamics):
             Field("shown", (), np.int64, -1, positions - 1),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
-        self.removed[rows] = False
-        self.shown[rows] = rng.integers(2 * self._pairs, size=len(rows))
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.cards[env_ids] = rng.permuted(np.tile(self._deck, (len(env_ids), 1)), axis=1)
+        self.removed[env_ids] = False
+        self.shown[env_ids] = rng.integers(2 * self._pairs, size=len(env_ids))
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        copies, shown = self.copies, self.shown
+        env_ids, shown = self.env_ids, self.shown
         # A removed card never matches: the one that is shown still has its mate.
-        same = self.cards[copies, action] == self.cards[copies, shown]
+        same = self.cards[env_ids, action] == self.cards[env_ids, shown]
         match = same & (action != shown)
         matched = match.nonzero()[0]
         self.removed[matched, action[matched]] = True
@@ -92,16 +92,16 @@ class MemoryCardsDynamics(FieldDynamics):
         """All cards are removed."""
         return terminated
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The cards in rows of up to ten: the one that is face up is light, the removed ones are gone.
 
         The pale numbers of cards that are face down cannot be seen by the agent.
         """
         columns = min(10, len(self._deck))
         tiles = np.full((-(-len(self._deck) // columns), columns, CARD_HEIGHT, CARD_WIDTH, 3), WALL, np.uint8)
-        for position in np.flatnonzero(~self.removed[copy]):
-            up = bool(position == self.shown[copy])
-            tiles[divmod(position, columns)] = card(int(self.cards[copy, position]), up)
+        for position in np.flatnonzero(~self.removed[env_id]):
+            up = bool(position == self.shown[env_id])
+            tiles[divmod(position, columns)] = card(int(self.cards[env_id, position]), up)
         return joined(tiles)
 
 

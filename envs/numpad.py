@@ -6,7 +6,7 @@ Parisotto et al., arXiv 1910.06764, appendix A; the plane, its physics and the f
 Lengths are in distances between neighbouring pads, times in steps; x grows rightward, y downward, and (0, 0)
 is the middle of the plane. Pad p of n x n stands in column p % n of row p // n.
 
-Legend: N copies, P = n * n pads, W sequences.
+Legend: N environments, P = n * n pads, W sequences.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ class NumpadDynamics(FieldDynamics):
             Field("completed", (), np.int64, 0, np.iinfo(np.int32).max, 0),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
         every = sequences(self._size)
-        self.sequence[rows] = every[rng.integers(len(every), size=len(rows))]
-        self._rank[rows] = self.sequence[rows].argsort(axis=1)
-        self.position[rows] = self._start
-        self.velocity[rows] = 0.0
-        self.acceleration[rows] = 0.0
-        self._pad[rows] = self._pad_at(self.position[rows])
+        self.sequence[env_ids] = every[rng.integers(len(every), size=len(env_ids))]
+        self._rank[env_ids] = self.sequence[env_ids].argsort(axis=1)
+        self.position[env_ids] = self._start
+        self.velocity[env_ids] = 0.0
+        self.acceleration[env_ids] = 0.0
+        self._pad[env_ids] = self._pad_at(self.position[env_ids])
         for count in (self.lit, self.paid, self.completed):
-            count[rows] = 0
+            count[env_ids] = 0
 
     def _pad_at(self, position: NDArray[np.float64]) -> NDArray[np.intp]:
         """The pad that a position [N, 2] is on, [N]; -1 for none. Pads do not touch each other."""
@@ -152,7 +152,7 @@ class NumpadDynamics(FieldDynamics):
         pad = self._pad_at(position)
         entered = (pad != self._pad) & (pad >= 0)
         self._pad = pad
-        correct = entered & (self._rank[self.copies, pad] == self.lit)
+        correct = entered & (self._rank[self.env_ids, pad] == self.lit)
         self.lit += correct
         self.lit[entered & ~correct] = 0
         paid = self.lit > self.paid
@@ -194,15 +194,15 @@ class NumpadDynamics(FieldDynamics):
         """The sequence was completed at least once."""
         return self.completed > 0
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """Lit pads are green and the next one has an orange ring. The line, which fades towards the end of
         the sequence, is what the agent cannot see. The agent is the dark disc, its velocity the stroke."""
         side = np.arange(-self._edge + 0.5 / PIXELS, self._edge, 1 / PIXELS)
         x, y = np.meshgrid(side, side)
         picture = np.full((*x.shape, 3), FLOOR, np.uint8)
-        order = self.sequence[copy].astype(np.intp)
+        order = self.sequence[env_id].astype(np.intp)
         centre = np.stack([order % self._size, order // self._size], axis=1) + (0.5 - self._edge)
-        lit = int(self.lit[copy])
+        lit = int(self.lit[env_id])
         for place, (pad_x, pad_y) in enumerate(centre):
             distance = np.hypot(x - pad_x, y - pad_y)
             picture[distance <= PAD_RADIUS] = GREEN if place < lit else _PAD
@@ -212,8 +212,8 @@ class NumpadDynamics(FieldDynamics):
             fade = place / self._num_pads
             colour = (1 - fade) * np.array(BLUE) + fade * np.array(FLOOR)
             picture[_to_segment(x, y, centre[place], centre[place + 1]) < 0.03] = colour.astype(np.uint8)
-        agent = self.position[copy]
-        picture[_to_segment(x, y, agent, agent + self.velocity[copy]) < 0.03] = AGENT
+        agent = self.position[env_id]
+        picture[_to_segment(x, y, agent, agent + self.velocity[env_id]) < 0.03] = AGENT
         picture[np.hypot(x - agent[0], y - agent[1]) < 0.11] = AGENT
         return np.pad(picture, ((6, 6), (6, 6), (0, 0)), constant_values=_WALL)
 

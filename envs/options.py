@@ -34,8 +34,8 @@ class TaskOptions:
     )
     success: str | None = _option(
         None,
-        "When an episode of a task that is not native is a success: info:KEY of its last row, return>X or "
-        "return>=X; none: where the task says it.",
+        "When an episode of a task that is not native is a success: info:KEY of its last timestep, return>X "
+        "or return>=X; none: where the task says it.",
     )
     observation: Literal["grid", "vector"] | None = _option(
         None,

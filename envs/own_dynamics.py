@@ -68,7 +68,7 @@ def _facts(id: str, target: type[Dynamics], made: Dynamics) -> dict[str, Any]:
 
 
 def _check_spaces(id: str, made: Dynamics) -> None:
-    """A ValueError for spaces that copies which are stepped as one array program cannot have."""
+    """A ValueError for spaces that a task which is one array program cannot have."""
     for name in ("observation_space", "action_space"):
         space = getattr(made, name, None)
         if not isinstance(space, Space):

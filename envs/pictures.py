@@ -20,7 +20,7 @@ LAST_MILLISECONDS = 1500
 
 
 def random_episode(env: AnyVectorEnv, seed: int) -> list[NDArray[np.uint8]]:
-    """Pictures of an episode of random actions in the one copy of `env`, the first `MAX_FRAMES` of them."""
+    """The first `MAX_FRAMES` pictures of an episode of random actions in the one environment of `env`."""
     frames = [frame(env)]
     env.action_space.seed(seed)
     over = False
@@ -35,7 +35,7 @@ def save(env: AnyVectorEnv, file: Path, seed: int) -> int:
     """Writes a .png of the first state or a .gif of a random episode; the number of pictures in it.
 
     Args:
-        env: one copy with render mode "rgb_array".
+        env: one environment with render mode "rgb_array".
         seed: of the episode and of the actions.
 
     Raises:
@@ -70,19 +70,19 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
     first.save(file, save_all=True, append_images=others, duration=shown, loop=0)
 
 
-def of_copies(env: AnyVectorEnv, copies: Sequence[int]) -> list[NDArray[np.uint8]]:
-    """The pictures of some copies of `env` as they are now, as far as it can without drawing the others."""
+def of_envs(env: AnyVectorEnv, env_ids: Sequence[int]) -> list[NDArray[np.uint8]]:
+    """Pictures of some environments of `env` as they are now; where it can, it draws no others."""
     base: Any = env.unwrapped
     if hasattr(base, "picture"):  # a native task
-        pictures = [base.picture(copy) for copy in copies]
-    elif hasattr(base, "envs"):  # Gymnasium's copies, one by one in this process
-        pictures = [base.envs[copy].render() for copy in copies]
+        pictures = [base.picture(env_id) for env_id in env_ids]
+    elif hasattr(base, "envs"):  # Gymnasium's, one by one in this process
+        pictures = [base.envs[env_id].render() for env_id in env_ids]
     else:
         of_all: Any = env.render()
-        pictures = [of_all[copy] for copy in copies]
+        pictures = [of_all[env_id] for env_id in env_ids]
     return pictures
 
 
 def frame(env: AnyVectorEnv) -> NDArray[np.uint8]:
-    """The picture of the one copy of `env` as it is now."""
-    return of_copies(env, [0])[0]
+    """The picture of the one environment of `env` as it is now."""
+    return of_envs(env, [0])[0]

@@ -1,20 +1,20 @@
 """Five card games of POPGym 1.0.7, each easy, medium and hard (Morad et al. 2023, arXiv 2303.01859).
 
 Autoencode: watch a deck, then name its suits backwards. CountRecall: how often was the kind dealt that is
-asked for? RepeatFirst, RepeatPrevious: name the suit of the first card, or of the card k - 1 rows ago.
+asked for? RepeatFirst, RepeatPrevious: name the suit of the first card, or of the card k - 1 steps ago.
 Concentration: find pairs, turning one card a step. In the first four an action is an answer and changes
-nothing: the shuffled cards decide all rows of an episode and all right answers before it begins.
+nothing: the shuffled cards decide all observations and right answers of an episode before it begins.
 
 Faults of the package are kept:
 
-- RepeatPrevious asks for the card k - 1 rows ago, where its documentation also says k.
-- RepeatFirst has no mark on the first row, which its documentation promises.
-- Autoencode's row that asks first still shows the card asked for. Later rows show suit 0 whatever happens.
-- CountRecall counts the card of the row that asks, and its `error_clamp` has no effect.
-- Concentration does not show which cards were found and which are face up for one row only, and a turn that
+- RepeatPrevious asks for the card k - 1 steps ago, where its documentation also says k.
+- RepeatFirst has no mark on the first timestep, which its documentation promises.
+- Autoencode's first question still shows the card asked for. Later ones show suit 0 whatever happens.
+- CountRecall counts the card that is shown with the question, and its `error_clamp` has no effect.
+- Concentration does not show which cards were found and which are face up for one step only, and a turn that
   begins with a found card is over after one step, at half of the price.
 
-Legend: N copies, n cards, K kinds of cards, L rows of an episode.
+Legend: N environments, n cards, K kinds of cards, L timesteps of an episode.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _SUITS: Final = 4
 LEVELS: Final = ("easy", "medium", "hard")
 _SOURCE: Final = "POPGym (arXiv 2303.01859)"
 STEPS_PER_CARD: Final = 2  # of Concentration's limit, which the package writes as ceil(2 n - n / (2 n - 1))
-_STRIP: Final = 12  # rows in a picture
+_STRIP: Final = 12  # timesteps in a picture
 
 Kinds = NDArray[np.uint8]
 Tape = tuple[Kinds, NDArray[np.int8]]
-"""Rows [N, L, ...] and the right answer to each [N, L], -1 where none is asked for."""
+"""Observations [N, L, ...] and the right answer to each [N, L], -1 where none is asked for."""
 
 
 def autoencode(cards: Kinds) -> Tape:
-    """Rows (1, suit) while more cards are to come, (0, suit) with the last one, and then (0, 0)."""
+    """Observations (1, suit) while more cards are to come, (0, suit) with the last one, and then (0, 0)."""
     num, n = cards.shape
-    rows = np.zeros((num, 2 * n, 2), np.uint8)
-    rows[:, :n, 1] = cards
-    rows[:, : n - 1, 0] = 1
+    shown = np.zeros((num, 2 * n, 2), np.uint8)
+    shown[:, :n, 1] = cards
+    shown[:, : n - 1, 0] = 1
     right = np.full((num, 2 * n), -1, np.int8)
     right[:, n - 1 : -1] = cards[:, ::-1]
-    return rows, right
+    return shown, right
 
 
 def repeat_first(cards: Kinds) -> Tape:
@@ -68,7 +68,7 @@ def repeat_previous(k: int, cards: Kinds) -> Tape:
 
 
 def count_recall(kinds: int, cards: Kinds, queries: Kinds) -> Tape:
-    """Rows (card, query)."""
+    """Observations (card, query)."""
     counts = (cards[:, :, None] == np.arange(kinds, dtype=np.uint8)).cumsum(axis=1, dtype=np.int8)
     right = np.take_along_axis(counts, queries[:, :, None].astype(np.intp), axis=2)[:, :, 0]
     return np.stack([cards, queries], axis=2), right
@@ -95,10 +95,10 @@ class RecallDynamics(FieldDynamics):
     time: steps taken, 0 to L - 1; 0 unless given.
 
     Args:
-        tape: from the fields but time to the rows and right answers.
+        tape: from the fields but time to the observations and right answers.
         decks: the fields but time, and the sorted deck of each.
         answers: number of actions.
-        observation_space: one copy's.
+        observation_space: one environment's.
         noun: the kind of thing that an action names, by its number.
     """
 
@@ -123,11 +123,11 @@ class RecallDynamics(FieldDynamics):
             Field("time", (), np.int64, 0, self._end, 0),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
         for name, cards in self._decks.items():
-            getattr(self, name)[rows] = rng.permuted(np.tile(cards, (len(rows), 1)), axis=1)
-        self._rows[rows], self._right[rows] = self._tape(*(dealt[rows] for dealt in self._dealt()))
-        self.time[rows] = 0
+            getattr(self, name)[env_ids] = rng.permuted(np.tile(cards, (len(env_ids), 1)), axis=1)
+        self._shown[env_ids], self._right[env_ids] = self._tape(*(dealt[env_ids] for dealt in self._dealt()))
+        self.time[env_ids] = 0
 
     def _dealt(self) -> list[Kinds]:
         """The fields but time."""
@@ -135,38 +135,38 @@ class RecallDynamics(FieldDynamics):
 
     def put(self, state: Arrays) -> None:
         super().put(state)
-        rows, self._right = self._tape(*self._dealt())
-        self._rows = rows.copy()
+        shown, self._right = self._tape(*self._dealt())
+        self._shown = shown.copy()
 
     def check(self, state: Arrays) -> None:
         for name, cards in self._decks.items():
             check_deck(name, state[name], cards)
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        right = self._right[self.copies, self.time]
+        right = self._right[self.env_ids, self.time]
         self.time = np.minimum(self.time + 1, self._end)
         reward = np.where(action == right, self._scale, -self._scale)
         return np.where(right < 0, 0.0, reward), self.time == self._end
 
     def observe(self, rng: Rng) -> NDArray[Any]:
-        return self._rows[self.copies, self.time].astype(self.observation_space.dtype, copy=False)
+        return self._shown[self.env_ids, self.time].astype(self.observation_space.dtype, copy=False)
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        """The last rows, the present one on the right, and below each its right answer, where one is asked.
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        """The last observations, the present one on the right, below each its right answer, if there is one.
 
-        The pale answers cannot be seen by the agent, and neither can earlier rows.
+        The pale answers cannot be seen by the agent, and neither can earlier observations.
         """
-        rows = self._rows[copy].reshape(self._end + 1, -1)
-        lines = rows.shape[1] + 1
+        shown = self._shown[env_id].reshape(self._end + 1, -1)
+        lines = shown.shape[1] + 1
         picture = np.full((lines, CARD_HEIGHT, _STRIP, CARD_WIDTH, 3), WALL, np.uint8)
-        now = int(self.time[copy])
-        for place, row in enumerate(range(now - _STRIP + 1, now + 1)):
-            if row < 0:
+        now = int(self.time[env_id])
+        for place, t in enumerate(range(now - _STRIP + 1, now + 1)):
+            if t < 0:
                 continue
-            for line, number in enumerate(rows[row].tolist()):
-                picture[line, :, place] = card(number, row == now)
-            if self._right[copy, row] >= 0 and row < self._end:
-                picture[-1, :, place] = card(int(self._right[copy, row]), False)
+            for line, number in enumerate(shown[t].tolist()):
+                picture[line, :, place] = card(number, t == now)
+            if self._right[env_id, t] >= 0 and t < self._end:
+                picture[-1, :, place] = card(int(self._right[env_id, t]), False)
         bar = np.full((8, _STRIP * CARD_WIDTH, 3), AGENT, np.uint8)
         bar[2:-2, : round(now / self._end * bar.shape[1])] = VIEW
         return np.concatenate([picture.reshape(lines * CARD_HEIGHT, -1, 3), bar])
@@ -202,22 +202,22 @@ class ConcentrationDynamics(FieldDynamics):
             Field("second", (), np.int64, -1, n - 1, -1),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.cards[rows] = rng.permuted(np.tile(self._deck, (len(rows), 1)), axis=1)
-        self.face_up[rows] = False
-        self.first[rows] = self.second[rows] = -1
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.cards[env_ids] = rng.permuted(np.tile(self._deck, (len(env_ids), 1)), axis=1)
+        self.face_up[env_ids] = False
+        self.first[env_ids] = self.second[env_ids] = -1
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        copies, first, action = self.copies, self.first, action.astype(np.int64)  # -1 must have a place
+        env_ids, first, action = self.env_ids, self.first, action.astype(np.int64)  # -1 must have a place
         in_turn = (first >= 0) & (self.second < 0)
-        found_before = self.face_up[copies, action]
-        kind = self.cards[copies, action]
-        match = in_turn & (kind == self.cards[copies, first]) & ~found_before & (action != first)
+        found_before = self.face_up[env_ids, action]
+        kind = self.cards[env_ids, action]
+        match = in_turn & (kind == self.cards[env_ids, first]) & ~found_before & (action != first)
         reward = np.where(in_turn, 2 * self._miss, np.where(found_before, self._miss, 0.0))
         reward[match] = self._match
         found = match.nonzero()[0]
         self.face_up[found, action[found]] = self.face_up[found, first[found]] = True
-        over = np.zeros(len(copies), np.bool_)
+        over = np.zeros(len(env_ids), np.bool_)
         over[found] = self.face_up[found].all(axis=1)
         self.first = np.where(in_turn, first, np.where(found_before, -1, action))
         self.second = np.where(in_turn, action, -1)
@@ -226,8 +226,8 @@ class ConcentrationDynamics(FieldDynamics):
     def observe(self, rng: Rng) -> Kinds:
         observation = np.where(self.face_up, self.cards, np.uint8(self._down))
         for turned in (self.first, self.second):
-            copies = (turned >= 0).nonzero()[0]
-            observation[copies, turned[copies]] = self.cards[copies, turned[copies]]
+            env_ids = (turned >= 0).nonzero()[0]
+            observation[env_ids, turned[env_ids]] = self.cards[env_ids, turned[env_ids]]
         return observation
 
     def check(self, state: Arrays) -> None:
@@ -250,12 +250,12 @@ class ConcentrationDynamics(FieldDynamics):
                 " it must be a card that is face down"
             )
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The cards in rows of 13: the agent does not see the pale numbers."""
         columns = DECK // _SUITS
-        up = self.face_up[copy].copy()
-        up[[turned for turned in (self.first[copy], self.second[copy]) if turned >= 0]] = True
-        tiles = [card(kind, bool(seen)) for kind, seen in zip(self.cards[copy].tolist(), up, strict=True)]
+        up = self.face_up[env_id].copy()
+        up[[turned for turned in (self.first[env_id], self.second[env_id]) if turned >= 0]] = True
+        tiles = [card(kind, bool(seen)) for kind, seen in zip(self.cards[env_id].tolist(), up, strict=True)]
         return joined(np.array(tiles).reshape(-1, columns, CARD_HEIGHT, CARD_WIDTH, 3))
 
 
@@ -263,8 +263,8 @@ def _recall(
     noun: str, description: str, tape: Callable[..., Tape], decks: dict[str, Kinds], answers: int, space: Any
 ) -> Native:
     make = functools.partial(RecallDynamics, tape, decks, answers, space, noun)
-    rows = len(decks["cards"]) * (2 if tape is autoencode else 1)
-    return make, {"description": description, "horizon": rows, "best_return": 1.0, "source": _SOURCE}
+    horizon = len(decks["cards"]) * (2 if tape is autoencode else 1)
+    return make, {"description": description, "horizon": horizon, "best_return": 1.0, "source": _SOURCE}
 
 
 def _autoencode(decks: int) -> Native:
@@ -289,7 +289,7 @@ def _repeat_first(decks: int) -> Native:
 
 def _repeat_previous(k: int, decks: int) -> Native:
     cards, tape = deck(_SUITS, decks), functools.partial(repeat_previous, k)
-    description = f"Name the suit of the card {k - 1} rows ago, at every one of {len(cards)} cards."
+    description = f"Name the suit of the card {k - 1} steps ago, at every one of {len(cards)} cards."
     return _recall("suit", description, tape, {"cards": cards}, _SUITS, Discrete(_SUITS))
 
 

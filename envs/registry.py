@@ -70,7 +70,7 @@ def is_task(id: str) -> bool:
 
 
 def try_task(id: Named, **options: Any) -> dict[str, float]:
-    """Tries a task that is not this project's own: plays a few steps on a copy of its own, which it closes.
+    """Tries a task that is not this project's own: plays a few steps of it, in an environment of its own.
 
     Nothing is done for this project's own tasks. A usual task takes a small part of a second.
 
@@ -105,15 +105,15 @@ def check_task(id: Named, **options: Any) -> None:
 def make_vector(
     id: Named, num_envs: int, seed: Seed = None, *, render_mode: str | None = None, **options: Any
 ) -> AnyVectorEnv:
-    """`num_envs` copies of the task `id` as one vector environment with NEXT_STEP autoreset.
+    """`num_envs` environments of the task `id` as one vector environment with NEXT_STEP autoreset.
 
     Besides Gymnasium's interface it has `get_state()` and `set_state(state)`, and where the task defines
-    success, each step's `infos["is_success"]` is a bool array [num_envs], True on the last row of a success.
+    success, each step's `infos["is_success"]` is bool [num_envs], True on the last timestep of a success.
 
     Args:
         id: a name from `ids()`, or another that a family of tasks knows.
-        num_envs: number of copies, at least 1.
-        seed: of the one generator of all copies; None takes entropy from the system.
+        num_envs: number of environments, at least 1.
+        seed: of the generator that all share; None takes entropy from the system.
         render_mode: "rgb_array" or None.
         options: as `TaskOptions`; `time_limit=50`, say.
 
@@ -124,7 +124,7 @@ def make_vector(
 
 
 def gymnasium_env(name: str, render_mode: str | None = None, **options: Any) -> gymnasium.Env[Any, Any]:
-    """One copy of the task `name` for `gymnasium.make`; arguments as for `make_vector`."""
+    """One environment of the task `name` for `gymnasium.make`; arguments as for `make_vector`."""
     return task(name, **options).make_single(render_mode=render_mode)
 
 

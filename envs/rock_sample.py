@@ -3,7 +3,7 @@
 The rules are those of POBAX (Tao et al., RLC 2025): the map is fixed, an episode starts at any cell left of
 the exit's column, and nothing but the reward tells that a rock was sampled.
 
-Legend: N copies, S cells a side, K rocks; a cell is (row, column), and the last column is the exit.
+Legend: N environments, S cells a side, K rocks; a cell is (row, column), and the last column is the exit.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class RockSampleDynamics(FieldDynamics):
             Field("reading", (count,), np.int8, -1, 1, np.zeros(count, np.int8)),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.position[rows] = rng.integers((self._size, self._size - 1), size=(len(rows), 2))
-        self.good[rows] = rng.integers(2, size=(len(rows), len(self._rocks)))
-        self.reading[rows] = 0
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.position[env_ids] = rng.integers((self._size, self._size - 1), size=(len(env_ids), 2))
+        self.good[env_ids] = rng.integers(2, size=(len(env_ids), len(self._rocks)))
+        self.reading[env_ids] = 0
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         reward = self._sample(action == SAMPLE)
@@ -86,22 +86,22 @@ class RockSampleDynamics(FieldDynamics):
         return reward + REWARD * left, left
 
     def _sample(self, samples: Flags) -> Rewards:
-        """Take the rock that the agent of each of these copies stands on, if there is one."""
+        """Take the rock that the agent stands on, if there is one, where it samples."""
         reward = np.zeros(len(samples))
         rock = self._rock_at[tuple(self.position.T)]
-        copies = (samples & (rock >= 0)).nonzero()[0]
-        taken = copies, rock[copies]
-        reward[copies] = np.where(self.good[taken], REWARD, -REWARD)
+        env_ids = (samples & (rock >= 0)).nonzero()[0]
+        taken = env_ids, rock[env_ids]
+        reward[env_ids] = np.where(self.good[taken], REWARD, -REWARD)
         self.good[taken] = False
         return reward
 
     def _check(self, action: NDArray[Any], rng: Rng) -> None:
-        """A reading of the rock that is checked; all copies draw a number, whatever they do."""
+        """A reading of the rock that is checked; all environments draw a number, whatever they do."""
         self.reading = np.zeros_like(self.reading)
         draw = rng.random(len(action))
-        copies = (action > SAMPLE).nonzero()[0]
-        checked = copies, action[copies] - SAMPLE - 1
-        right = draw[copies] < self._accuracy[(*self.position[copies].T, checked[1])]
+        env_ids = (action > SAMPLE).nonzero()[0]
+        checked = env_ids, action[env_ids] - SAMPLE - 1
+        right = draw[env_ids] < self._accuracy[(*self.position[env_ids].T, checked[1])]
         self.reading[checked] = np.where(right == self.good[checked], 1, -1)
 
     def observe(self, rng: Rng) -> NDArray[np.float32]:
@@ -113,17 +113,17 @@ class RockSampleDynamics(FieldDynamics):
         readings = np.count_nonzero(state["reading"], axis=1)
         require("reading", readings, readings <= 1, "of one rock at most")
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The map; good rocks are green, bad ones red, a rock that was just checked has a yellow frame."""
         size = self._size
         tiles = np.full((size, size, TILE, TILE, 3), FLOOR, np.uint8)
         tiles[:, -1] = VIEW
         tiles[:, :, 0], tiles[:, :, :, 0] = LINE, LINE
         for rock, (row, column) in enumerate(self._rocks.tolist()):
-            frame = VIEW if self.reading[copy, rock] else LINE
+            frame = VIEW if self.reading[env_id, rock] else LINE
             tiles[row, column, 6:-6, 6:-6] = frame
-            tiles[row, column, 9:-9, 9:-9] = GREEN if self.good[copy, rock] else RED
-        row, column = self.position[copy].tolist()
+            tiles[row, column, 9:-9, 9:-9] = GREEN if self.good[env_id, rock] else RED
+        row, column = self.position[env_id].tolist()
         tiles[row, column, 12:-12, 12:-12] = AGENT
         return joined(tiles)
 

@@ -4,7 +4,7 @@ The corridor is y = 0 from x = 0 to the junction at x = o + L; the goals are the
 junction. In the passive task (o = 0) an episode starts at x = 0, where the goal's side is seen; in the active
 task (o = 1) it starts at x = 1, and the agent has to go back for it.
 
-Legend: N copies, L length of the corridor, o the start, T = L + 2 o + 1 steps of an episode.
+Legend: N environments, L length of the corridor, o the start, T = L + 2 o + 1 steps of an episode.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class TMazeDynamics(FieldDynamics):
             Field("visited", (), np.bool_, 0, 1, False),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.position[rows] = (self._start, 0)
-        self.time[rows] = 0
-        self.visited[rows] = False
-        self.goal[rows] = 2 * rng.integers(2, size=len(rows)) - 1
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.position[env_ids] = (self._start, 0)
+        self.time[env_ids] = 0
+        self.visited[env_ids] = False
+        self.goal[env_ids] = 2 * rng.integers(2, size=len(env_ids)) - 1
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.visited |= self.position[:, 0] == 0
@@ -102,7 +102,7 @@ class TMazeDynamics(FieldDynamics):
         """The goal is on the other side."""
         return state | {"goal": -state["goal"]}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
         """The maze with y upward, squeezed where it is long; the goal is green, the other side red.
 
         The oracle's cell, x = 0, is yellow until it was left, with green on the goal's side.
@@ -110,14 +110,14 @@ class TMazeDynamics(FieldDynamics):
         cells, height = self._junction + 1, 24
         width = min(cells * height, 960)
         end = max(6, width // cells)  # the cells at both ends, however narrow the others are
-        goal = int(self.goal[copy])
-        x, y = self.position[copy].tolist()
+        goal = int(self.goal[env_id])
+        x, y = self.position[env_id].tolist()
         picture = np.full((3, height, width, 3), WALL, np.uint8)
         picture[1] = FLOOR
         if width // cells > 4:
             picture[1, :, np.arange(cells) * width // cells] = LINE
         picture[1 - goal, :, -end:], picture[1 + goal, :, -end:] = GREEN, RED
-        if not self.visited[copy]:
+        if not self.visited[env_id]:
             picture[1, :, :end] = VIEW
             picture[1, (slice(0, height // 2) if goal > 0 else slice(height // 2, None)), :end] = GREEN
         middle = (2 * x + 1) * width // (2 * cells)

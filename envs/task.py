@@ -22,7 +22,7 @@ import numpy as np
 from envs.adapters.spaces import each, parts
 from envs.language import Language
 from envs.options import TaskOptions
-from envs.vector import AnyVectorEnv, Dynamics, FirstRow, NativeVectorEnv, Seed, positive_int
+from envs.vector import AnyVectorEnv, Dynamics, FirstStep, NativeVectorEnv, Seed, positive_int
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class TaskSpec:
     description: str
     """One line."""
     observation_space: gymnasium.Space[Any]
-    """One copy's."""
+    """One environment's."""
     action_space: gymnasium.Space[Any]
-    """One copy's."""
+    """One environment's."""
     source: str
     """The task's origin: a paper, a package or a file."""
     time_limit: int | None = None
@@ -48,7 +48,7 @@ class TaskSpec:
     success_ceiling: float = 1.0
     """The highest success rate that any agent can reach, where that is known to be below 1."""
     horizon: int | None = None
-    """Rows of an episode over which something may have to be remembered, where the task's name fixes them."""
+    """Timesteps of an episode over which there may be something to remember, where the name fixes them."""
     action_names: tuple[str, ...] = ()
     """Names of the actions in their order; empty where they have none."""
     view: tuple[int, int] | None = None
@@ -82,10 +82,10 @@ class TaskSpec:
 
 
 class NativeEnv(gymnasium.Env[Any, Any]):
-    """One copy of a task. `info["is_success"]` is True on the last step of a success, where there is such.
+    """One environment of a task. `info["is_success"]`, if any, is True on the last step of a success.
 
     Args:
-        vector: the task with one copy; this environment is its only user.
+        vector: a vector of one; this environment is its only user.
     """
 
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
@@ -103,7 +103,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         """Makes `np_random` the generator that episodes are drawn from."""
         self._np_random, self._np_random_seed = self._vector.np_random, self._vector.np_random_seed
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstStep:
         """Starts an episode; `options={"state": ...}` in a given state (see `NativeVectorEnv.reset`)."""
         observation, _ = self._vector.reset(seed=seed, options=options)
         self._share_generator()
@@ -144,9 +144,9 @@ class Task(NamedTuple):
 
     spec: TaskSpec
     make_vector: Callable[..., AnyVectorEnv]
-    """(num_envs, seed=None, *, render_mode=None) -> a vector of so many copies."""
+    """(num_envs, seed=None, *, render_mode=None) -> a vector of so many environments."""
     try_out: Callable[[], dict[str, float] | None] | None = None
-    """Plays a little on a copy of its own; a `TaskError` for what is wrong. Returns, by part of an
+    """Plays a little on an environment of its own; a `TaskError` for what is wrong. Returns, by part of an
     observation, the largest number that it saw; a `Dynamics` tells nothing. None for this project's tasks."""
     language: Language | None = None
     """Of one environment as its package makes it; None for this project's tasks."""
@@ -157,14 +157,14 @@ class Task(NamedTuple):
 
 
 def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
-    """The task with another time limit: with more or fewer rows, and with fewer no longer its best return."""
-    own, rows = spec.time_limit, spec.horizon
-    if rows is not None:
-        ends_at_limit = own is not None and rows == own + 1
-        rows = limit + 1 if ends_at_limit else min(rows, limit + 1)
+    """The task with another time limit: its horizon follows; with fewer steps its best return is not known."""
+    own, horizon = spec.time_limit, spec.horizon
+    if horizon is not None:
+        ends_at_limit = own is not None and horizon == own + 1
+        horizon = limit + 1 if ends_at_limit else min(horizon, limit + 1)
     steps = own if spec.horizon is None else spec.horizon - 1
     best = spec.best_return if steps is not None and limit >= steps else None
-    return replace(spec, time_limit=limit, horizon=rows, best_return=best)
+    return replace(spec, time_limit=limit, horizon=horizon, best_return=best)
 
 
 def native_task(
@@ -180,7 +180,7 @@ def native_task(
     Args:
         made: the spaces and the names of actions are its own.
         takes: options that it has beside those of every task.
-        vector: makes its copies, from the arguments of `NativeVectorEnv`.
+        vector: makes a vector of it, from the arguments of `NativeVectorEnv`.
         facts: the others of its `TaskSpec`, by name.
     """
     names = ("observation_space", "action_space", "action_names")

@@ -25,7 +25,7 @@ from envs.task import Task
 from envs.vector import NativeVectorEnv, brief, generator
 
 STEPS: Final = 10_000
-"""Random steps of all copies together, after which an episode must have ended."""
+"""Random steps, those of all environments together, after which an episode must have ended."""
 
 
 MakeTask = Callable[..., Task]
@@ -47,8 +47,8 @@ def check_spec(make_task: MakeTask) -> None:
             raise TaskError(spec.id, f"its {name} is {brief(getattr(spec, name))}; it must be one line")
 
 
-def check_rows(make_task: MakeTask) -> None:
-    """Spaces hold, FIRST follows LAST, the two endings exclude each other, success is on last rows only."""
+def check_timesteps(make_task: MakeTask) -> None:
+    """Spaces hold, FIRST follows LAST, the two endings exclude each other, success is on LAST alone."""
     task = make_task()
     spec = task.spec
     num = 20 if spec.time_limit is not None and spec.time_limit <= 500 else 5  # fewer where episodes are long
@@ -57,7 +57,7 @@ def check_rows(make_task: MakeTask) -> None:
 
 
 def try_out(task: Task) -> None:
-    """A short play, before a run: a few steps of a few copies, the same from saved states, the other secret.
+    """A short play, before a run: a few steps, the same from saved states, the other secret.
 
     Raises:
         TaskError: for the first thing that is wrong.
@@ -74,12 +74,12 @@ def try_out(task: Task) -> None:
             restored.step(action)
         except TaskError as error:
             problem = f"after its put of a state that its get returned, {error.problem}"
-            raise TaskError(error.task, problem, error.copy) from error
+            raise TaskError(error.task, problem, error.env_id) from error
     env.observe_other()
 
 
 def play(task: Task, num: int, steps: int) -> int:
-    """Steps `num` copies at random and looks at each row; how many episodes have ended."""
+    """Steps `num` environments at random and looks at each timestep; how many episodes have ended."""
     id, spec, env = task.spec.id, task.spec, _vector(task, num, 1)
 
     def must(holds: Any, problem: str) -> None:
@@ -98,19 +98,19 @@ def play(task: Task, num: int, steps: int) -> int:
         must((before == kept).all(), "a step changed an observation that had been given out")
         check_reward(id, reward)
         must(not (terminated & truncated).any(), "an episode both terminated and was truncated")
-        must(not (last & (terminated | truncated)).any(), "the first row of an episode is its last one too")
-        must(not (last & (reward != 0)).any(), "the first row of an episode has a reward")
+        must(not (last & (terminated | truncated)).any(), "an episode's first timestep is its last one too")
+        must(not (last & (reward != 0)).any(), "the first timestep of an episode has a reward")
         elapsed = np.where(last, 0, elapsed + 1)
         must(
             (truncated == ((elapsed == spec.time_limit) & ~terminated)).all(),
             f"an episode was truncated before or after the time limit of {spec.time_limit}",
         )
         last = terminated | truncated
-        must(("is_success" in infos) == spec.has_success, "its spec and its rows disagree on success")
+        must(("is_success" in infos) == spec.has_success, "its spec and its infos disagree on success")
         if spec.has_success:
             must(
                 not (infos["is_success"] & ~last).any(),
-                "is_success is true on a row that is not an episode's last",
+                "is_success is true on a timestep that is not an episode's last",
             )
         episodes += int(last.sum())
     return episodes
@@ -122,9 +122,9 @@ def _check_bounds(id: str, observation: NDArray[Any], space: gymnasium.Space[Any
         return
     outside = (observation < space.low) | (observation > space.high)
     if outside.any():
-        copy = int(np.argwhere(outside)[0, 0])
-        problem = f"it observes {brief(observation[copy])}, which is outside its space {brief(space)}"
-        raise TaskError(id, problem, copy)
+        env_id = int(np.argwhere(outside)[0, 0])
+        problem = f"it observes {brief(observation[env_id])}, which is outside its space {brief(space)}"
+        raise TaskError(id, problem, env_id)
 
 
 def check_seeds_and_states(make_task: MakeTask) -> None:
@@ -141,15 +141,15 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
                 raise TaskError(id, problem)
             other.set_state(state)
         action = random_actions(env.single_action_space, 5, rng)
-        row = env.step(action)
-        _same(id, f"at step {t}", "two environments of one seed", row, twin.step(action))
+        timestep = env.step(action)
+        _same(id, f"at step {t}", "two environments of one seed", timestep, twin.step(action))
         if t >= 100:
             what = "one that was restored and its original"
-            _same(id, f"{t - 99} steps later", what, other.step(action), row)
+            _same(id, f"{t - 99} steps later", what, other.step(action), timestep)
 
 
-def check_copies(make_task: MakeTask) -> None:
-    """What a copy does depends on nothing of those beside it, whether they go on or begin an episode."""
+def check_independence(make_task: MakeTask) -> None:
+    """What an environment does depends on none of those beside it, whether they go on or begin an episode."""
     task = make_task(time_limit=40)
     num, rng = 20, np.random.default_rng(1)
     env = _vector(task, num, 5)
@@ -166,24 +166,24 @@ def check_copies(make_task: MakeTask) -> None:
     action = np.concatenate(actions)
     goes_on, begins = (np.flatnonzero(pool["episode"]["last"] == last) for last in (False, True))
 
-    def outcome(copies: NDArray[np.intp], place: int, seed: int) -> dict[str, NDArray[Any]]:
-        """The row and the state of the copy at `place` after a step of these copies of the pool."""
-        start = {part: {name: x[copies] for name, x in fields.items()} for part, fields in pool.items()}
+    def outcome(chosen: NDArray[np.intp], place: int, seed: int) -> dict[str, NDArray[Any]]:
+        """The timestep and the state of the one at `place` after a step of those chosen from the pool."""
+        start = {part: {name: x[chosen] for name, x in fields.items()} for part, fields in pool.items()}
         env.set_state({"rng": generator(seed).bit_generator.state, **start})
-        observation, reward, terminated, _, infos = env.step(action[copies])
+        observation, reward, terminated, _, infos = env.step(action[chosen])
         after = {"observation": observation, "reward": reward, "terminated": terminated, **infos}
         after |= {f"state {name!r}": x for name, x in env.get_state()["state"].items()}
         return {name: x[place] for name, x in after.items()}
 
     def check(others: NDArray[np.intp], place: int, hint: str) -> None:
-        """Compares a copy beside some that go on with the same one beside some of `others`."""
+        """Compares an environment beside some that go on with the same one beside some of `others`."""
         one = rng.choice(goes_on)
         groups = [np.insert(rng.choice(some, num - 1), place, one) for some in (goes_on, others)]
         parts = _differing(*(outcome(group, place, 0) for group in groups))
         if not parts:
             return
         # As all draw from one generator, others may have drawn before it. So a part is a fault only where no
-        # random numbers change it beside some copies, and it is another for a third of them beside others.
+        # random numbers change it beside some, and it is another for a third of them beside others.
         left, changed = outcome(groups[0], place, 0), dict.fromkeys(sorted(parts), 0)
         for seed in range(60):
             for name in _differing(left, outcome(groups[0], place, seed)) & changed.keys():
@@ -195,20 +195,20 @@ def check_copies(make_task: MakeTask) -> None:
                 changed[name] += 1
         for name, count in changed.items():
             if count >= 20:
-                problem = f"after the same step its {name} depends on the copies beside it"
+                problem = f"after the same step its {name} depends on the environments beside it"
                 raise TaskError(task.spec.id, problem + hint, place)
 
     if goes_on.size:
-        for others, hint in ((goes_on, ""), (begins, "; its restart may change only the copies at `rows`")):
+        for others, hint in ((goes_on, ""), (begins, "; its restart may change only those at `env_ids`")):
             for trial in range(10 if others.size else 0):
                 check(others, trial % num, hint)
 
 
 def check_single(make_task: MakeTask) -> None:
-    """One copy as a Gymnasium environment is the vector environment of one copy."""
+    """A Gymnasium environment of the task does what a vector of one does."""
     task = make_task(time_limit=20)
     id, single, vector = task.spec.id, task.make_single(), _vector(task, 1, 9)
-    what = "one copy and a vector of one"
+    what = "one environment and a vector of one"
     first, _ = vector.reset()
     observation, _ = single.reset(seed=9)
     _same(id, "after a reset", what, observation, first[0])
@@ -216,10 +216,10 @@ def check_single(make_task: MakeTask) -> None:
     episodes = 0
     for t in range(240):
         action = random_actions(single.action_space, 1, rng)
-        row, (observed, *numbers, infos) = single.step(action[0]), vector.step(action)
+        answer, (observed, *numbers, infos) = single.step(action[0]), vector.step(action)
         expected = (observed[0], *(array[0] for array in numbers), {k: v[0] for k, v in infos.items()})
-        _same(id, f"at step {t}", what, row, expected)
-        if row[2] or row[3]:
+        _same(id, f"at step {t}", what, answer, expected)
+        if answer[2] or answer[3]:
             episodes += 1
             # Seeded anew: where steps are random, a vector draws numbers for the ignored action too.
             observation, _ = single.reset(seed=episodes)
@@ -246,16 +246,16 @@ def check_gymnasium(make_task: MakeTask) -> None:
 
 CHECKS: Final[tuple[Callable[[MakeTask], None], ...]] = (
     check_spec,
-    check_rows,
+    check_timesteps,
     check_seeds_and_states,
-    check_copies,
+    check_independence,
     check_single,
     check_gymnasium,
 )
 
 
 def random_actions(space: gymnasium.Space[Any], num: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Uniform actions for `num` copies."""
+    """Uniform actions for `num` environments."""
     if isinstance(space, Discrete):
         return rng.integers(space.n, size=num)
     assert isinstance(space, Box)
@@ -263,7 +263,7 @@ def random_actions(space: gymnasium.Space[Any], num: int, rng: np.random.Generat
 
 
 def _vector(task: Task, num: int, seed: int) -> NativeVectorEnv:
-    """Copies of the task, with a guard that looks at each answer of its `Dynamics`."""
+    """A vector of the task, with a guard that looks at each answer of its `Dynamics`."""
     env = task.make_vector(num, seed)
     if not isinstance(env, NativeVectorEnv):
         raise TaskError(

@@ -1,7 +1,7 @@
-"""The native vector environment: N copies of a task, stepped as one array program.
+"""The native vector environment: N environments of a task, stepped as one array program.
 
-A task is a `Dynamics`: what its copies start from, how they change, what is seen of them. All that tasks have
-in common is here: episodes and their limits, autoreset, success, seeding, saving, checks of what is given.
+A task is a `Dynamics`: the states that it starts from, how they change, what is seen of them. All that tasks
+have in common is here: episodes and their limits, autoreset, success, seeds, saving, checks of what is given.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Seed = int | np.random.SeedSequence | None
 Rng = np.random.Generator
 Arrays = dict[str, NDArray[Any]]
 EnvIds = NDArray[np.intp]
-"""Numbers of copies."""
+"""Numbers of environments in a vector, from 0."""
 Rewards = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-FirstRow = tuple[Any, dict[str, Any]]
+FirstStep = tuple[Any, dict[str, Any]]
 """What a reset returns."""
-Row = tuple[Any, Rewards, Flags, Flags, dict[str, Any]]
-"""What a step of all copies returns."""
+Timestep = tuple[Any, Rewards, Flags, Flags, dict[str, Any]]
+"""What a step of all environments returns."""
 AnyVectorEnv = VectorEnv[Any, Any, Any]
 if TYPE_CHECKING:
     AnyWrapper = VectorWrapper[Any, Any, Any, Any, Any]
@@ -39,15 +39,15 @@ else:  # before Gymnasium 1.4 it takes no types
 
 
 class Dynamics(ABC):
-    """The states of N copies of a task. Arrays that are returned are the caller's own.
+    """The states of N environments of a task. Arrays that are returned are the caller's own.
 
     Every random number comes from the `rng` that is passed in.
     """
 
     observation_space: gymnasium.Space[Any]
-    """One copy's; its shape and dtype are those of a row of `observe`."""
+    """One environment's; its shape and dtype are those of what `observe` gives for each."""
     action_space: gymnasium.Space[Any]
-    """One copy's: Discrete from 0, or a Box of floats."""
+    """One environment's: Discrete from 0, or a Box of floats."""
     action_names: tuple[str, ...] = ()
     """Names of the actions, in their order, for those who look at episodes; empty: their numbers say it."""
     time_limit: int | None = None
@@ -56,42 +56,42 @@ class Dynamics(ABC):
 
     @abstractmethod
     def start(self, num: int, rng: Rng) -> None:
-        """Puts `num` copies into independent initial states."""
+        """Puts `num` environments into independent initial states."""
 
     @abstractmethod
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        """Puts the copies at `rows` into new independent initial states."""
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        """Puts the environments at `env_ids` into new independent initial states."""
 
     @abstractmethod
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        """Steps all copies: reward float64 [N] and terminated bool [N].
+        """Steps all environments: reward float64 [N] and terminated bool [N].
 
-        Copies whose episode is over are stepped too, with any legal action; `restart` follows for them.
+        Environments whose episode is over are stepped too, with any legal action; `restart` follows for them.
         `action` stays as it is, as do the arguments of the other methods: they are the caller's.
         """
 
     @abstractmethod
     def observe(self, rng: Rng) -> NDArray[Any]:
-        """Observations of all copies, [N, ...]; called once after each start or step."""
+        """Observations of all environments, [N, ...]; called once after each start or step."""
 
     @abstractmethod
     def get(self) -> Arrays:
-        """The complete states of all copies: name -> [N, ...]."""
+        """The complete states of all environments: name -> [N, ...]."""
 
     @abstractmethod
     def put(self, state: Arrays) -> None:
-        """Puts every copy into a state that `read` or `get` returned, and leaves these arrays as they are."""
+        """Puts all into the states that `read` or `get` returned, and leaves these arrays as they are."""
 
     @abstractmethod
     def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        """The states of `num` copies that a user asks for: each field given once or with a leading axis.
+        """The `num` states that a user asks for: each field given once or with a leading axis.
 
         Raises:
             ValueError: one line that names the field, the value and what would be right.
         """
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
-        """Whether an episode that ends with these rows is a success, bool [N]; None: the task defines none.
+        """Whether an episode that ends with this step is a success, bool [N]; None: the task defines none.
 
         `episode_return` is undiscounted, summed in double precision in the order of the steps.
         """
@@ -105,35 +105,35 @@ class Dynamics(ABC):
         """
         return None
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        """One copy's state as an RGB picture, uint8 [height, width, 3] in pixels; a task may have none."""
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        """The state of one as an RGB picture, uint8 [height, width, 3] in pixels; a task may have none."""
         raise NotImplementedError
 
 
 class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
-    """N copies of a task. Every tick each copy emits one row; rewards are undiscounted doubles.
+    """N environments of a task. A step emits one timestep of each; rewards are undiscounted doubles.
 
-    Autoreset is NEXT_STEP. The row that ends an episode has `terminated` or `truncated` set; at the next step
-    the action given for that copy is ignored (it may be anything) and the copy emits the first row of its
-    next episode, with reward 0 and both flags False:
+    Autoreset is NEXT_STEP. The timestep that ends an episode has `terminated` or `truncated` set; at the next
+    step the action given for that environment is ignored (it may be anything) and its next episode begins: it
+    emits the first timestep, with reward 0 and both flags False:
 
         step        ...    t         t+1        t+2
-        row         ...    LAST      FIRST      second row
+        timestep    ...    LAST      FIRST      second
         action           a_{t-1}   (ignored)    a_{t+1}
 
-    Where the task defines success, `infos["is_success"]`, bool [N], is True on the last rows of successes.
+    Where the task defines success, `infos["is_success"]`, bool [N], is True on a success's last timestep.
 
-    All copies draw from one `numpy.random.Generator`. No array that is returned is changed later.
+    All environments draw from one `numpy.random.Generator`. No array that is returned is changed later.
 
     Args:
         dynamics: the task; this environment is its only user.
-        num_envs: number of copies N.
+        num_envs: number of environments N.
         seed: of the generator; None takes entropy from the system.
         time_limit: an episode that has not terminated is truncated after this many steps; None: never.
         render_mode: "rgb_array" or None.
 
     Raises:
-        ValueError: for a number of copies or a time limit below 1, or an unknown render mode.
+        ValueError: for a number of environments or a time limit below 1, or an unknown render mode.
     """
 
     # Gymnasium declares it as an instance variable, which a ClassVar may not override.
@@ -183,15 +183,15 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._elapsed = np.zeros(self.num_envs, np.int32)
         self._return = np.zeros(self.num_envs, np.float64)
         self._last = np.zeros(self.num_envs, np.bool_)
-        self._first_rows = np.zeros(0, np.intp)  # the copies that emit a FIRST row at the next step
+        self._restarting = np.zeros(0, np.intp)  # the environments that emit a FIRST timestep next
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstStep:
         """Starts a new episode in every copy.
 
         Args:
             seed: where it is not None, an int or a SeedSequence that the generator is made anew from.
-            options: `{"state": {field: value, ...}}` starts every copy in that state, each field once or with
-                a leading axis of N; the fields are the task's own. Later episodes start as usual.
+            options: `{"state": {field: value, ...}}` starts every environment in that state, each field once
+                or with a leading axis of N; the fields are the task's own. Later episodes start as usual.
 
         Raises:
             ValueError: for a seed or state that is not valid; then nothing has changed.
@@ -218,14 +218,14 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"options['state'] is {brief(given)}; it must be a dict of the state's fields")
         return self._dynamics.read(given, self.num_envs)
 
-    def step(self, actions: NDArray[Any]) -> Row:
-        """Steps every copy; `actions` is an array [N, ...]. See the class for what a row holds.
+    def step(self, actions: NDArray[Any]) -> Timestep:
+        """Steps every environment; `actions` is an array [N, ...]. See the class for what a timestep holds.
 
         Raises:
             ValueError: for actions of another shape or kind or out of range, or before the first `reset`.
         """
         action = self._checked(actions)
-        rng, first = self.np_random, self._first_rows
+        rng, first = self.np_random, self._restarting
         reward, terminated = self._dynamics.step(action, rng)
         self._elapsed += 1
         if first.size:
@@ -242,13 +242,13 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             truncated &= ~terminated
         last = terminated | truncated
         self._last = last
-        self._first_rows = last.nonzero()[0]
+        self._restarting = last.nonzero()[0]
         success = self._dynamics.success(reward, self._return, terminated)
         infos = {} if success is None else {"is_success": last & success}
         return self._dynamics.observe(rng), reward, terminated, truncated, infos
 
     def _checked(self, actions: Any) -> NDArray[Any]:
-        """`actions` as an array of legal actions; those of copies that restart are not looked at."""
+        """`actions` as an array of legal actions; those of environments that restart are not looked at."""
         if not self._started:
             raise ValueError("step() was called before the first reset()")
         action, space = np.asarray(actions), self.single_action_space
@@ -284,7 +284,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `get_state` returned, in an environment of the same task and number of copies.
+        """Goes on from what `get_state` returned, in a vector of as many environments of the same task.
 
         Raises:
             ValueError: for a state of another task, size or random generator; then nothing has changed.
@@ -309,37 +309,37 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._np_random = rng
         self._dynamics.put(restored)
         self._elapsed, self._return, self._last = episode["elapsed"], episode["return"], episode["last"]
-        self._first_rows = self._last.nonzero()[0]
+        self._restarting = self._last.nonzero()[0]
         self._started = True
 
     def _read(self, state: Mapping[str, Any]) -> Arrays:
-        """The states of all copies that `get_state` put into a checkpoint."""
+        """The states of all environments that `get_state` put into a checkpoint."""
         return self._dynamics.read(state, self.num_envs)
 
-    def observe_other(self, copies: Sequence[int] | None = None) -> NDArray[Any] | None:
-        """Observations [n, ...] of some copies' present states with another secret; of all copies by default.
+    def observe_other(self, env_ids: Sequence[int] | None = None) -> NDArray[Any] | None:
+        """Observations [n, ...] of the present states with another secret, of all environments or of some.
 
         None where the task names none (`Dynamics.other`). Nothing changes by it.
         """
-        rows = list(range(self.num_envs) if copies is None else copies)
-        other = self._dynamics.other({name: x[rows] for name, x in self._dynamics.get().items()})
+        chosen = list(range(self.num_envs) if env_ids is None else env_ids)
+        other = self._dynamics.other({name: x[chosen] for name, x in self._dynamics.get().items()})
         if other is None:
             return None
         rng = copy.deepcopy(self.np_random)
         self._shown_other = self._shown_other or copy.deepcopy(self._dynamics)
-        self._shown_other.start(len(rows), rng)
+        self._shown_other.start(len(chosen), rng)
         self._shown_other.put(other)
         return self._shown_other.observe(rng)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """One RGB picture, uint8 [height, width, 3] in pixels, for each copy; None without a render mode."""
+        """An RGB picture of each, uint8 [height, width, 3] in pixels; None without a render mode."""
         if self.render_mode is None:
             return None
-        return tuple(self.picture(copy) for copy in range(self.num_envs))
+        return tuple(self.picture(env_id) for env_id in range(self.num_envs))
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        """The picture of one copy, for which `render` would draw all."""
-        return self._dynamics.picture(copy)
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        """The picture of one environment, for which `render` would draw all."""
+        return self._dynamics.picture(env_id)
 
 
 def positive_int(name: str, value: Any) -> int:
@@ -380,7 +380,7 @@ def check_fields(state: Mapping[str, Any], required: tuple[str, ...], optional: 
 def read_field(
     name: str, value: Any, shape: tuple[int, ...], num: int, dtype: Any, low: float, high: float
 ) -> NDArray[Any]:
-    """A field of a state that a user gives as `dtype` [num, *shape], repeated for all copies if given once.
+    """A field of a state that a user gives as `dtype` [num, *shape], repeated `num` times if given once.
 
     Raises:
         ValueError: unless it is numbers (integers for an integer dtype) of that shape from `low` to `high`.

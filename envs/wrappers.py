@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from envs.adapters.spaces import Observations, each, parts
 from envs.options import TaskOptions
 from envs.task import Task
-from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Seed, positive_int
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstStep, Seed, positive_int
 
 Array = NDArray[Any]
 Observation = Any
@@ -69,10 +69,10 @@ def wrapped(task: Task, options: TaskOptions) -> Task:
 
 
 class Change:
-    """One change of observations, array by array; made for the observation space of one copy.
+    """One change of observations, array by array; made for the observation space of one environment.
 
-    A subclass has `convert`, and `apply` where more than the present row decides. All are made from a space,
-    the task's id, which errors name, and the option's value.
+    A subclass has `convert`, and `apply` where more than the present observation decides. All are made from a
+    space, the task's id, which errors name, and the option's value.
     """
 
     def __init__(self, space: gymnasium.Space[Any], id: str, value: Any) -> None:
@@ -101,7 +101,7 @@ class Change:
         raise NotImplementedError
 
     def apply(self, observation: Observation, first: NDArray[np.bool_]) -> Any:
-        """The changed observation [N, ...], a new one; `first` [N] are the rows that begin an episode."""
+        """The changed observation [N, ...], a new one; `first` [N]: where it begins an episode."""
         return each(self.convert, observation, self._before)
 
     def get_state(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class ObservationWrapper(AnyWrapper):
         self.observation_space = batch_space(change.space, env.num_envs)
         self._last = np.zeros(env.num_envs, np.bool_)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstStep:
         observation, infos = self.env.reset(seed=seed, options=options)
         self._last = np.zeros(self.num_envs, np.bool_)
         return self._change.apply(observation, np.ones(self.num_envs, np.bool_)), infos
@@ -238,7 +238,7 @@ def _area_weights(old: int, new: int) -> NDArray[np.float32]:
 
 
 class FrameStack(Change):
-    """The last `k` observations of the episode, the newest last; at its first row, k times that one.
+    """The last `k` observations of the episode, the newest last; at its start, k times the first one.
 
     Single values become [k], vectors [d] become [k d], pictures [H, W] of uint8 become [H, W, k]; whatever
     else there is, such as [H, W, C], is joined along its last axis, [H, W, k C].

@@ -189,7 +189,7 @@ def test_what_the_task_cannot_show_is_one_line(run_dir: Path) -> None:
         policy.acted(0.7)
     policy.reset(2)
     with pytest.raises(
-        ValueError, match=rf"^copy 1: observation holds {most + 1}; its space has 0 to {most} there$"
+        ValueError, match=rf"^environment 1: observation holds {most + 1}; its space has 0 to {most} there$"
     ):
         policy.act(np.stack([seen, np.full_like(seen, most + 1)]))
 

@@ -142,7 +142,7 @@ def play(
     def look(left: Collection[int]) -> None:
         wanted = [copy for copy in left if copy in seen]
         if wanted:
-            for copy, picture in zip(wanted, pictures.of_copies(env, wanted), strict=True):
+            for copy, picture in zip(wanted, pictures.of_envs(env, wanted), strict=True):
                 seen[copy].append(keep_picture(picture))
 
     ends = outcomes(network, env, keep=keep, look=look)

@@ -56,8 +56,8 @@ class ActingWorker:
         try:
             self._tick(Request(*request))
         except TaskError as error:
-            copy = None if error.copy is None else error.copy + self.share.start
-            self._fault = TaskError(error.task, error.problem, copy)
+            env_id = None if error.env_id is None else error.env_id + self.share.start
+            self._fault = TaskError(error.task, error.problem, env_id)
             raise self._fault from error
 
     def _tick(self, request: Request) -> None:

@@ -94,5 +94,5 @@ def _import(package: Package, id: str) -> None:
     hint = f"; install it: pip install 'dtqn[{package.extra}]'"
     own_way = memory_maze.tasks if package.module == "memory_maze.tasks" else None
     module = entry_points.load(package.module, id, hint, own_way)
-    if package.module == "ale_py":  # no greeting from every copy
+    if package.module == "ale_py":  # no greeting from every environment
         module.ALEInterface.setLoggerMode(module.LoggerMode.Error)

@@ -31,7 +31,7 @@ from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.language import Language
 from envs.options import TaskOptions
 from envs.task import Task, TaskSpec
-from envs.vector import AnyVectorEnv, AnyWrapper, FirstRow, Row, Seed, brief, generator, positive_int
+from envs.vector import AnyVectorEnv, AnyWrapper, FirstStep, Seed, Timestep, brief, generator, positive_int
 
 Plain = TypeVar("Plain", bound=PlainEnv)
 
@@ -41,7 +41,7 @@ _POSITIVE_RETURN = re.compile(r"(MiniGrid|BabyAI)-(?!Playground)")
 
 
 class Recipe(NamedTuple):
-    """How a copy is made, in any process."""
+    """How an environment is made, in any process."""
 
     id: str
     """The task's."""
@@ -105,7 +105,7 @@ def _try(recipe: Recipe, success: SuccessRule | None) -> dict[str, float]:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
     if recipe.resets_quickly:
-        trial.compare_copies(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
+        trial.compare_envs(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
     return env.largest
 
 
@@ -128,7 +128,7 @@ def _facts(recipe: Recipe) -> Facts:
             raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
         if recipe.resets_quickly:
             plain = PlainEnv(env, id, seen, done, None)
-            _, info = plain.row("reset", lambda: env.reset(seed=0))
+            _, info = plain.timestep("reset", lambda: env.reset(seed=0))
             facts = facts._replace(says_success="is_success" in info, time_limit=_time_limit(env))
     if seen.left_out:
         print(f"{id}: {', '.join(seen.left_out)} is text and left out", file=sys.stderr)
@@ -142,7 +142,7 @@ def forget() -> None:
 
 
 def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, render_mode: str | None) -> Plain:
-    """One copy."""
+    """One environment."""
     facts = _facts(recipe)
     if render_mode is not None and render_mode not in facts.render_modes:
         raise NoPictureError(f"render_mode is {render_mode!r}; {recipe.id} has {brief(facts.render_modes)}")
@@ -257,18 +257,18 @@ def _source(id: str) -> str:
 
 
 class AdaptedVectorEnv(AnyWrapper):
-    """N copies with NEXT_STEP autoreset: the rows are those of `envs.vector.NativeVectorEnv`.
+    """N environments with NEXT_STEP autoreset: the timesteps are those of `envs.vector.NativeVectorEnv`.
 
-    Rewards are doubles, a FIRST row has reward 0, and an episode ends either terminated or truncated.
+    Rewards are doubles, a FIRST timestep has reward 0, and an episode ends either terminated or truncated.
     `infos["is_success"]`, bool [N], is there where the task defines success, and nothing else is.
 
-    Each copy has a seed of its own, drawn from the generator that `seed` makes. The content of such
+    Each environment has a seed of its own, drawn from the generator that `seed` makes. The content of such
     environments cannot be saved as arrays: `get_state` returns None.
 
     Args:
-        spec: what the task is, its time limit included, which the copies keep.
-        make_env: makes one copy.
-        num_envs: number of copies N.
+        spec: what the task is, its time limit included, which each keeps.
+        make_env: makes one of them.
+        num_envs: number of environments N.
         seed: of the generator; None takes entropy from the system.
     """
 
@@ -281,8 +281,8 @@ class AdaptedVectorEnv(AnyWrapper):
             env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
         except NoPictureError:
             raise
-        except ANY_FAULT as error:  # of which one copy can be made, as has been seen, but not as many
-            problem = f"{num_envs} copies of it cannot be made: {brief_error(error)}"
+        except ANY_FAULT as error:  # of which one can be made, as has been seen, but not as many
+            problem = f"{num_envs} environments of it cannot be made: {brief_error(error)}"
             raise TaskError(spec.id, problem) from error
         super().__init__(env)
         self.time_limit = spec.time_limit
@@ -291,42 +291,42 @@ class AdaptedVectorEnv(AnyWrapper):
 
     @property  # type: ignore[misc]
     def np_random(self) -> np.random.Generator:
-        """The source of the copies' seeds."""
+        """The source of the environments' seeds."""
         return self._own_generator
 
     @property
     def np_random_seed(self) -> int:
-        """-1, Gymnasium's mark for a seed that is not known: the copies have many."""
+        """-1, Gymnasium's mark for a seed that is not known: there are many."""
         return -1
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstRow:
-        """Starts a new episode in every copy, each with a new seed; `seed` makes the generator anew."""
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> FirstStep:
+        """Starts a new episode in each, with a new seed; `seed` makes the generator anew."""
         if seed is not None:
             self._own_generator = generator(seed)
         seeds = self._own_generator.integers(2**31, size=self.num_envs).tolist()
-        return self._row(lambda: self.env.reset(seed=seeds, options=options))[0], {}
+        return self._values(lambda: self.env.reset(seed=seeds, options=options))[0], {}
 
-    def step(self, actions: Any) -> Row:
-        """One row of every copy; the action of a copy whose last row was LAST is ignored.
+    def step(self, actions: Any) -> Timestep:
+        """One timestep of each environment; the action of one whose last timestep was LAST is ignored.
 
         Raises:
-            TaskError: where a copy breaks the interface, fails or is lost, or observes a number that is not
-                finite or a category that its space does not have, or gives a reward that is not finite.
+            TaskError: where one breaks the interface, fails or is lost, observes a number that is not finite
+                or a category that its space does not have, or gives a reward that is not finite.
         """
-        observation, reward, terminated, truncated, infos = self._row(lambda: self.env.step(actions))
+        observation, reward, terminated, truncated, infos = self._values(lambda: self.env.step(actions))
         success = {"is_success": infos["is_success"]} if "is_success" in infos else {}
         return observation, np.asarray(reward, np.float64), terminated, truncated, success
 
-    def _row(self, call: Callable[[], Any]) -> Any:
-        """The values that `reset` or `step` of the copies returns, if the observation can be read."""
+    def _values(self, call: Callable[[], Any]) -> Any:
+        """The values that `reset` or `step` returns, if the observation can be read."""
         try:
-            row = call()
+            values = call()
         except TaskError:
             raise
         except ANY_FAULT as error:  # an observation of another shape, say, that cannot join the others
-            raise TaskError(self._name, f"a row of its copies cannot be read: {located(error)}") from error
-        self._check(row[0])
-        return row
+            raise TaskError(self._name, f"a timestep of it cannot be read: {located(error)}") from error
+        self._check(values[0])
+        return values
 
     def get_state(self) -> None:
         """None: it cannot be saved."""

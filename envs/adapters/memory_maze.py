@@ -19,7 +19,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from envs.vector import FirstRow
+from envs.vector import FirstStep
 
 STEPS = {"9x9": 1000, "11x11": 2000, "13x13": 3000, "15x15": 4000}
 """Time limits: 250 to 1000 seconds at 4 steps a second."""
@@ -75,7 +75,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         self._env: Any = None
         self._shown: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstStep:
         super().reset(seed=seed)
         if seed is not None or self._env is None:
             self.close()

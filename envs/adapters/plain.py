@@ -15,13 +15,13 @@ import gymnasium
 import numpy as np
 
 from envs.adapters.spaces import Actions, Observations, part_name, parts
-from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, row_problem
+from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, tuple_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
-from envs.vector import FirstRow, brief
+from envs.vector import FirstStep, brief
 
 _GYMNASIUM: Final = str(Path(gymnasium.__file__).parent)
-_ROWS: Final = {
+_VALUES: Final = {
     "reset": ("observation", "info"),
     "step": ("observation", "reward", "terminated", "truncated", "info"),
 }
@@ -31,10 +31,10 @@ _TRUTHS: Final = (bool, int, float, np.bool_, np.number, np.ndarray)
 
 
 class SuccessRule(NamedTuple):
-    """A rule of success, judged on an episode's last row."""
+    """A rule of success, judged on an episode's last timestep."""
 
     key: str | None = None
-    """The value of this key in the row's info is true; None: the return decides."""
+    """The value of this key in its info is true; None: the return decides."""
     bound: float = 0.0
     """The undiscounted return that is to be exceeded, or reached."""
     may_equal: bool = False
@@ -58,7 +58,7 @@ class SuccessRule(NamedTuple):
     def text(self) -> str:
         """The rule in words."""
         if self.key is not None:
-            return f'info["{self.key}"] of the environment on its last row'
+            return f'info["{self.key}"] of the environment on its last timestep'
         return f"undiscounted return {'>=' if self.may_equal else '>'} {self.bound:g}"
 
     def holds(self, episode_return: float, info: Mapping[str, Any], rounding: float = 0.0) -> bool:
@@ -115,14 +115,14 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._parts = dict(parts(self.observation_space))
         self._return = self._size = 0.0  # sums of rewards and of their sizes
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstRow:
-        observation, _ = self.row("reset", lambda: self.env.reset(seed=seed, options=options))
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstStep:
+        observation, _ = self.timestep("reset", lambda: self.env.reset(seed=seed, options=options))
         self._return = self._size = 0.0
         return self._seen(observation), self._info(False)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        row = self.row("step", lambda: self.env.step(self._act(action)))
-        observation, reward, terminated, truncated, info = row
+        timestep = self.timestep("step", lambda: self.env.step(self._act(action)))
+        observation, reward, terminated, truncated, info = timestep
         number = float_or_nan(reward)
         if not is_reward(number):
             raise self.error(reward_problem(brief(reward)))
@@ -176,15 +176,15 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                     raise self.error(f"its {part_name(key)} holds {wrong.flat[0]}; its space is {dtype}")
         return seen
 
-    def row(self, what: str, call: Callable[[], Any]) -> Any:
+    def timestep(self, what: str, call: Callable[[], Any]) -> Any:
         """The values that `reset` or `step` returns: as many as it must be, the last of them a dict."""
         with kept():
-            row = self._attempt(what, call)
-        if problem := row_problem(what, row, _ROWS[what]):
+            values = self._attempt(what, call)
+        if problem := tuple_problem(what, values, _VALUES[what]):
             raise self.error(problem)
-        if not isinstance(row[-1], Mapping):
-            raise self.error(f"its {what} gave the info {brief(row[-1])}; it must be a dict")
-        return row
+        if not isinstance(values[-1], Mapping):
+            raise self.error(f"its {what} gave the info {brief(values[-1])}; it must be a dict")
+        return values
 
 
 @contextlib.contextmanager
@@ -222,8 +222,8 @@ def attempt(task: str, what: str, call: Callable[[], Any]) -> Any:
     except TaskError:
         raise
     except ANY_FAULT as error:  # whatever another package raises
-        if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _ROWS:
-            names = _ROWS[what]  # a wrapper of Gymnasium's could not read it
+        if "unpack" in str(error) and place_of(error).filename.startswith(_GYMNASIUM) and what in _VALUES:
+            names = _VALUES[what]  # a wrapper of Gymnasium's could not read it
             problem = f"its {what} does not return {NUMBERS[len(names)]} values: {', '.join(names)}"
         else:
             problem = f"its {what} failed: {located(error)}"

@@ -1,4 +1,4 @@
-"""A short play of a foreign task on a copy of its own, in which every value is looked at."""
+"""A short play of a foreign task on an environment of its own, in which every value is looked at."""
 
 from __future__ import annotations
 
@@ -75,32 +75,32 @@ class TriedEnv(PlainEnv):
             if problem:
                 raise self.error(f"its {part_name(key)} {problem}")
 
-    def row(self, what: str, call: Callable[[], Any]) -> Any:
-        row = super().row(what, call)
+    def timestep(self, what: str, call: Callable[[], Any]) -> Any:
+        values = super().timestep(what, call)
         if what == "step":
-            _, reward, *flags, _ = row
+            _, reward, *flags, _ = values
             if np.ndim(reward) or not is_reward(float_or_nan(reward)):
                 raise self.error(reward_problem(brief(reward)))
             for name, flag in zip(("terminated", "truncated"), flags, strict=True):
                 if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, int) and flag in (0, 1)):
                     raise self.error(f"its step gave {name} {brief(flag)}; it must be True or False")
-        return row
+        return values
 
 
-def compare_copies(task: str, make: Callable[[], PlainEnv]) -> None:
-    """Plays two copies in turn, and one alone: what it sees must not depend on the other.
+def compare_envs(task: str, make: Callable[[], PlainEnv]) -> None:
+    """Plays two environments in turn, and one alone: what it sees must not depend on the other.
 
-    A task that comes out otherwise each time, whatever its seed, is told of: its copies cannot be compared,
-    and neither can two runs of one seed.
+    A task that comes out otherwise each time, whatever its seed, is told of: neither its environments nor two
+    runs of one seed can be compared.
 
     Raises:
-        TaskError: where the copies are one object or share what they change.
+        TaskError: where the environments are one object or share what they change.
     """
     with contextlib.ExitStack() as closing:
-        copies = [closing.enter_context(contextlib.closing(make())) for _ in range(4)]
-        alone, again, first, second = copies
+        made = [closing.enter_context(contextlib.closing(make())) for _ in range(4)]
+        alone, again, first, second = made
         if first.unwrapped is second.unwrapped:
-            raise first.error("its copies are one object; a new environment must be made at each call")
+            raise first.error("its environments are one object; a new one must be made at each call")
         expected = list(_played(alone, 0))
         if list(_played(again, 0)) != expected:
             print(
@@ -109,18 +109,18 @@ def compare_copies(task: str, make: Callable[[], PlainEnv]) -> None:
             )
             return
         turns = zip(_played(first, 0), _played(second, 1), strict=True)
-        if [row for row, _ in turns] != expected:
+        if [timestep for timestep, _ in turns] != expected:
             raise first.error(
-                "two of its copies share what they change, such as a variable of its class or module: one "
-                "alone sees something else; each must have its own"
+                "two of its environments share what they change, such as a variable of its class or module: "
+                "one alone sees something else; each must have its own"
             )
 
 
 def _played(env: PlainEnv, seed: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of some random steps, each as values that the environment cannot change.
+    """The timesteps of some random steps, each as values that the environment cannot change.
 
-    The generators of the process, which a task may draw from, are this copy's own meanwhile, as if it were
-    alone, and begin anywhere: what comes out the same all the same has been seeded.
+    The generators of the process, which a task may draw from, are its own meanwhile, as if it were alone, and
+    begin anywhere: what comes out the same all the same has been seeded.
     """
     actions = copy.deepcopy(env.action_space)
     actions.seed(seed)
@@ -129,13 +129,13 @@ def _played(env: PlainEnv, seed: int) -> Iterator[tuple[Any, ...]]:
     for step in range(STEPS):
         others = _exchanged(generators)
         if over:
-            row: tuple[Any, ...] = env.reset(seed=None if step else seed)[:1]
+            values: tuple[Any, ...] = env.reset(seed=None if step else seed)[:1]
             over = False
         else:
-            row = env.step(actions.sample())[:4]
-            over = bool(row[2] or row[3])
+            values = env.step(actions.sample())[:4]
+            over = bool(values[2] or values[3])
         generators = _exchanged(others)
-        yield _frozen(row)
+        yield _frozen(values)
 
 
 def _exchanged(generators: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -146,9 +146,9 @@ def _exchanged(generators: tuple[Any, Any]) -> tuple[Any, Any]:
     return before
 
 
-def _frozen(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    seen = [(key, np.asarray(part).tobytes()) for key, part in parts(row[0])]
-    return tuple(seen), *row[1:]
+def _frozen(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    seen = [(key, np.asarray(part).tobytes()) for key, part in parts(values[0])]
+    return tuple(seen), *values[1:]
 
 
 def misfit(value: Any, space: gymnasium.Space[Any]) -> str | None:

@@ -28,10 +28,10 @@ def check_state(state: Arrays, spec: WorldSpec) -> None:
         raise ValueError("state 'grid' holds no Beacon; reach_exit_memory needs at least one")
     _check_agent(agent, spec)
     here = codes.unpack(from_arrays(grid, agent, item).under_agent())
-    for row in np.flatnonzero(codes.BLOCKS_MOVEMENT[here[:, 0], here[:, 1]])[:1]:
-        y, x, _ = agent[row]
+    for first in np.flatnonzero(codes.BLOCKS_MOVEMENT[here[:, 0], here[:, 1]])[:1]:
+        y, x, _ = agent[first]
         raise ValueError(
-            f"state 'agent' is at {(int(y), int(x))}, on a {codes.OBJECTS[here[row, 0]]};"
+            f"state 'agent' is at {(int(y), int(x))}, on a {codes.OBJECTS[here[first, 0]]};"
             " it must be on a cell that does not block movement"
         )
 

@@ -1,9 +1,9 @@
-"""Two ways to run N copies of a world: the engine itself, and tables that the engine has filled in.
+"""Two ways to run N environments of a world: the engine itself, and tables that the engine has filled in.
 
 Both are an `envs.vector.Dynamics` and agree to the last bit, random draws included. In a world whose grid
 never changes a state is a layout and a pose; where the layouts are few a step is then a few look-ups.
 
-Legend: N copies, L layouts, S states (every pose that can be stood on, of every layout), A actions.
+Legend: N environments, L layouts, S states (every pose that can be stood on, of every layout), A actions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GridverseDynamics(FieldDynamics):
 
     @abstractmethod
     def state(self) -> State:
-        """The states of all copies; not to be changed."""
+        """The states of all environments; not to be changed."""
 
     def get(self) -> Arrays:
         return dict(zip(("grid", "agent", "item"), to_arrays(self.state()), strict=True))
@@ -73,15 +73,15 @@ class GridverseDynamics(FieldDynamics):
         if not self._has_good_exit:
             return None
         grid = state["grid"].copy()
-        for kind, colour in zip(grid[..., 0], grid[..., 2], strict=True):  # views of one copy's
+        for kind, colour in zip(grid[..., 0], grid[..., 2], strict=True):  # views of one's
             beacons, exits = kind == codes.BEACON, colour[kind == codes.EXIT]
             others = exits[~np.isin(exits, colour[beacons])]
             if len(others):
                 colour[beacons] = others[0]
         return state | {"grid": grid}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        return render_state(self._engine, take(self.state(), np.array([copy])))
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        return render_state(self._engine, take(self.state(), np.array([env_id])))
 
 
 class EngineDynamics(GridverseDynamics):
@@ -95,8 +95,8 @@ class EngineDynamics(GridverseDynamics):
     def start(self, num: int, rng: Rng) -> None:
         self._state = self._engine.reset(num, rng)
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self._state = put(self._state, rows, self._engine.reset(len(rows), rng))
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self._state = put(self._state, env_ids, self._engine.reset(len(env_ids), rng))
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         action = action.astype(np.intp, copy=False)
@@ -213,8 +213,8 @@ class TableDynamics(GridverseDynamics):
         self._tables = self._initial  # layouts that were put in by hand are not needed any longer
         self._now = self._initial_states[rng.integers(len(self._initial_states), size=num)]
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self._now[rows] = self._initial_states[rng.integers(len(self._initial_states), size=len(rows))]
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self._now[env_ids] = self._initial_states[rng.integers(len(self._initial_states), size=len(env_ids))]
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         transition = self._now * self._num_actions
@@ -231,10 +231,10 @@ class TableDynamics(GridverseDynamics):
         known = {_key(c, i): n for n, (c, i) in enumerate(zip(tables.cells, tables.item, strict=True))}
         layout = np.empty(len(given.pose), np.intp)
         added: list[int] = []
-        for row, (cells, item) in enumerate(zip(given.cells, given.item, strict=True)):
-            layout[row] = known.setdefault(_key(cells, item), len(known))
-            if layout[row] == len(tables.cells) + len(added):
-                added.append(row)
+        for env_id, (cells, item) in enumerate(zip(given.cells, given.item, strict=True)):
+            layout[env_id] = known.setdefault(_key(cells, item), len(known))
+            if layout[env_id] == len(tables.cells) + len(added):
+                added.append(env_id)
         if added:
             more = compile_layouts(self._engine, self._representation, take(given, np.array(added)))
             tables = tables.followed_by(more)

@@ -1,4 +1,4 @@
-"""The same tasks run by the installed gym_gridverse package, one copy after the other: slow, for comparison.
+"""The same tasks run by the package gym_gridverse, one environment after the other: slow, for comparison.
 
 Only the package's inner environments are used, whose `functional_*` methods are the same under every version
 of gym; gym itself is not needed. This is the only module that imports gym_gridverse.
@@ -95,10 +95,10 @@ def _cell(thing: Any) -> tuple[int, int, int]:
 
 
 class PackageDynamics(GridverseDynamics):
-    """N copies of a world, each a state of the package's.
+    """N environments of a world, each a state of the package's.
 
     The package draws from a generator of its own; it gets a new seed from ours before each use, so that our
-    generator determines everything and a state of a copy is all that there is to save.
+    generator determines everything and states are all that there is to save.
     """
 
     def __init__(self, spec: WorldSpec, observation: str) -> None:
@@ -118,18 +118,17 @@ class PackageDynamics(GridverseDynamics):
     def start(self, num: int, rng: Rng) -> None:
         self._states = [self._reset(rng) for _ in range(num)]
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        for row in rows:
-            self._states[row] = self._reset(rng)
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        for env_id in env_ids:
+            self._states[env_id] = self._reset(rng)
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         reward, terminated = np.zeros(len(action)), np.zeros(len(action), np.bool_)
-        for row, seed in enumerate(rng.integers(2**63, size=len(action))):
+        for env_id, seed in enumerate(rng.integers(2**63, size=len(action))):
             self._seed(seed)
-            chosen = self._env.action_space.int_to_action(int(action[row]))
-            self._states[row], reward[row], terminated[row] = self._env.functional_step(
-                self._states[row], chosen
-            )
+            chosen = self._env.action_space.int_to_action(int(action[env_id]))
+            answer = self._env.functional_step(self._states[env_id], chosen)
+            self._states[env_id], reward[env_id], terminated[env_id] = answer
         return reward, terminated
 
     def observe(self, rng: Rng) -> NDArray[np.uint8]:

@@ -176,16 +176,16 @@ def keydoor(num: int, rng: Rng, *, shape: Shape) -> State:
     _check_empty("keydoor", shape)
     if width < 5:
         raise ValueError(f"keydoor: shape {list(shape)} must be at least 5 wide")
-    yellow, rows = codes.COLOURS.index("YELLOW"), np.arange(num)
+    yellow, index = codes.COLOURS.index("YELLOW"), np.arange(num)
     cells = _with_exit(shape, num)
     wall = rng.integers(2, width - 2, size=num)
     for y in range(1, height - 1):
-        cells[rows, y * width + wall] = _WALL
-    cells[rows, rng.integers(1, height - 1, size=num) * width + wall] = codes.cell(
+        cells[index, y * width + wall] = _WALL
+    cells[index, rng.integers(1, height - 1, size=num) * width + wall] = codes.cell(
         codes.DOOR, codes.LOCKED, yellow
     )
     key = rng.integers(1, height - 1, size=num) * width + rng.integers(1, wall)
-    cells[rows, key] = codes.cell(codes.KEY, colour=yellow)
+    cells[index, key] = codes.cell(codes.KEY, colour=yellow)
     agent = rng.integers(1, height - 1, size=num) * width + rng.integers(1, wall)
     return initial(shape, cells, agent, rng.integers(4, size=num))
 
@@ -216,7 +216,7 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
     if object_type not in _RIVERS:
         raise ValueError(f"crossing: object_type is {object_type!r}; it must be one of {', '.join(_RIVERS)}")
     cells = _with_exit(shape, num)
-    rows = np.arange(num)
+    index = np.arange(num)
     down, across = np.arange(2, height - 2, 2), np.arange(2, width - 2, 2)
     lines, is_row = np.concatenate([down, across]), np.arange(len(down) + len(across)) < len(down)
     chosen = rng.random((num, len(lines))).argsort(axis=1)[:, :num_rivers]
@@ -224,7 +224,7 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
     grid = cells[:, :-1].reshape(num, height, width)
     river = codes.cell(codes.OBJECTS.index(object_type))
     for k in range(line.shape[1]):
-        r, c = rows[lies[:, k]], rows[~lies[:, k]]
+        r, c = index[lies[:, k]], index[~lies[:, k]]
         grid[r, line[r, k], 1:-1] = river
         grid[c, 1:-1, line[c, k]] = river
 
@@ -242,12 +242,12 @@ def crossing(num: int, rng: Rng, *, shape: Shape, num_rivers: int, object_type: 
     i, j = np.zeros(num, np.intp), np.zeros(num, np.intp)  # the room of the path, by row and column
     for k in range(line.shape[1]):
         right = goes_right[:, k]
-        low = np.where(right, top[rows, i], left[rows, j])
-        high = np.where(right, top[rows, i + 1], left[rows, j + 1])
+        low = np.where(right, top[index, i], left[index, j])
+        high = np.where(right, top[index, i + 1], left[index, j + 1])
         gap = rng.integers(low + 1, high)
-        y = np.where(right, gap, top[rows, i + 1])
-        x = np.where(right, left[rows, j + 1], gap)
-        grid[rows, y, x] = _FLOOR
+        y = np.where(right, gap, top[index, i + 1])
+        x = np.where(right, left[index, j + 1], gap)
+        grid[index, y, x] = _FLOOR
         i, j = i + ~right, j + right
     return initial(shape, cells, np.full(num, width + 1), np.full(num, _RIGHT))
 
@@ -279,15 +279,15 @@ def _rooms(
     grid, floor, (first, step), length = _walls_of_rooms(name, shape, layout)
     if count > len(floor) + len(first):
         raise ValueError(f"{name}: shape {list(shape)} has no room for {count} different cells")
-    cells, rows = _repeat(grid, num), np.arange(num)[:, None]
+    cells, index = _repeat(grid, num), np.arange(num)[:, None]
     openings = first + step * rng.integers(length, size=(num, len(length)))
-    cells[rows, openings] = _FLOOR
+    cells[index, openings] = _FLOOR
     chosen = distinct(rng, num, len(floor) + len(first), count)
     # Cells of Floor are numbered rooms first, openings after them: every numbering is as good.
     places = floor.take(chosen, mode="clip")
     if len(first):
         in_opening = chosen >= len(floor)
-        places = np.where(in_opening, openings[rows, np.maximum(chosen - len(floor), 0)], places)
+        places = np.where(in_opening, openings[index, np.maximum(chosen - len(floor), 0)], places)
     return cells, places
 
 
@@ -323,9 +323,9 @@ def memory_rooms(
     cells, places = _rooms("memory_rooms", num, rng, shape, layout, 1 + num_beacons + num_exits)
     heading = rng.integers(4, size=num)
     colour = palette[distinct(rng, num, len(palette), num_exits)]
-    rows = np.arange(num)[:, None]
-    cells[rows, places[:, 1 : 1 + num_beacons]] = codes.PACK[codes.BEACON, 0, colour[:, :1]]
-    cells[rows, places[:, 1 + num_beacons :]] = codes.PACK[codes.EXIT, 0, colour]
+    index = np.arange(num)[:, None]
+    cells[index, places[:, 1 : 1 + num_beacons]] = codes.PACK[codes.BEACON, 0, colour[:, :1]]
+    cells[index, places[:, 1 + num_beacons :]] = codes.PACK[codes.EXIT, 0, colour]
     return initial(shape, cells, places[:, 0], heading)
 
 

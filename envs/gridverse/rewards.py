@@ -42,13 +42,13 @@ def reach_exit(step: Step, *, reward_on: float = 1.0, reward_off: float = 0.0) -
 def reach_exit_memory(step: Step, *, reward_good: float = 1.0, reward_bad: float = -1.0) -> Values:
     """`reward_good` on an exit of the colour of the first beacon in row order, `reward_bad` on another."""
     rewards = np.zeros(len(step.action))
-    rows = np.flatnonzero(endings.reach_exit(step))
-    if rows.size:
-        cells = step.after.cells[rows]
+    index = np.flatnonzero(endings.reach_exit(step))
+    if index.size:
+        cells = step.after.cells[index]
         beacon = codes.is_type(cells, codes.BEACON).argmax(axis=1)
-        good = codes.COLOUR[cells[np.arange(len(rows)), beacon]]
-        own = codes.COLOUR[cells[np.arange(len(rows)), step.after.place[rows]]]
-        rewards[rows] = _either(own == good, reward_good, reward_bad)
+        good = codes.COLOUR[cells[np.arange(len(index)), beacon]]
+        own = codes.COLOUR[cells[np.arange(len(index)), step.after.place[index]]]
+        rewards[index] = _either(own == good, reward_good, reward_bad)
     return rewards
 
 
@@ -101,13 +101,13 @@ def pickndrop(step: Step, *, object_type: str, reward_pick: float = 1.0, reward_
 def actuate_door(step: Step, *, reward_open: float = 1.0, reward_close: float = -1.0) -> Values:
     """`reward_open` where action 6 has opened the door that was ahead, `reward_close` where it closed one."""
     rewards = np.zeros(len(step.action))
-    rows = np.flatnonzero(step.action == codes.ACTUATE)
-    places = step.before.ahead[rows]
-    before, after = step.before.cells[rows, places], step.after.cells[rows, places]
+    index = np.flatnonzero(step.action == codes.ACTUATE)
+    places = step.before.ahead[index]
+    before, after = step.before.cells[index, places], step.after.cells[index, places]
     both = (codes.TYPE[before] == codes.DOOR) & (codes.TYPE[after] == codes.DOOR)
     was_open, is_open = codes.STATUS[before] == codes.OPEN, codes.STATUS[after] == codes.OPEN
     opened, closed = both & ~was_open & is_open, both & was_open & ~is_open
-    rewards[rows] = _either(opened, reward_open) + _either(closed, reward_close)
+    rewards[index] = _either(opened, reward_open) + _either(closed, reward_close)
     return rewards
 
 

@@ -142,13 +142,13 @@ def to_arrays(state: State) -> tuple[Bytes, Bytes, Bytes]:
     return grid, agent, codes.unpack(state.item)
 
 
-def take(state: State, rows: NDArray[np.integer[Any]]) -> State:
-    """The states at `rows`, as copies."""
-    return State(state.geometry, state.cells[rows], state.pose[rows], state.item[rows])
+def take(state: State, index: NDArray[np.integer[Any]]) -> State:
+    """The states at `index`, as copies."""
+    return State(state.geometry, state.cells[index], state.pose[index], state.item[index])
 
 
-def put(state: State, rows: NDArray[np.integer[Any]], values: State) -> State:
-    """`state` with the states at `rows` replaced by `values`, as a copy."""
+def put(state: State, index: NDArray[np.integer[Any]], values: State) -> State:
+    """`state` with the states at `index` replaced by `values`, as a copy."""
     cells, pose, item = state.cells.copy(), state.pose.copy(), state.item.copy()
-    cells[rows], pose[rows], item[rows] = values.cells, values.pose, values.item
+    cells[index], pose[index], item[index] = values.cells, values.pose, values.item
     return State(state.geometry, cells, pose, item)

@@ -53,51 +53,51 @@ def turn_agent(state: State, action: Action, rng: Rng) -> State:
 
 
 def _with_cells(
-    state: State, rows: NDArray[np.intp], places: NDArray[np.intp], values: NDArray[np.uint8] | int
+    state: State, index: NDArray[np.intp], places: NDArray[np.intp], values: NDArray[np.uint8] | int
 ) -> State:
-    """`state` with one cell changed in each of `rows`."""
-    if rows.size == 0:
+    """`state` with one cell changed in each state at `index`."""
+    if index.size == 0:
         return state
     cells = state.cells.copy()
-    cells[rows, places] = values
+    cells[index, places] = values
     return state._replace(cells=cells)
 
 
 def actuate_door(state: State, action: Action, rng: Rng) -> State:
     """Action 6 opens the door ahead, a locked one if a key of its colour is held. Doors never close."""
-    rows = np.flatnonzero(action == codes.ACTUATE)
-    if rows.size == 0:
+    index = np.flatnonzero(action == codes.ACTUATE)
+    if index.size == 0:
         return state
-    places = state.ahead[rows]
-    door, item = state.cells[rows, places], state.item[rows]
+    places = state.ahead[index]
+    door, item = state.cells[index, places], state.item[index]
     has_key = (codes.TYPE[item] == codes.KEY) & (codes.COLOUR[item] == codes.COLOUR[door])
     opens = (codes.TYPE[door] == codes.DOOR) & ((codes.STATUS[door] != codes.LOCKED) | has_key)
     opened = codes.PACK[codes.DOOR, codes.OPEN, codes.COLOUR[door[opens]]]
-    return _with_cells(state, rows[opens], places[opens], opened)
+    return _with_cells(state, index[opens], places[opens], opened)
 
 
 def actuate_box(state: State, action: Action, rng: Rng) -> State:
     """Action 6 turns a box ahead into what it holds, which is always Floor here."""
-    rows = np.flatnonzero(action == codes.ACTUATE)
-    places = state.ahead[rows]
-    is_box = codes.TYPE[state.cells[rows, places]] == codes.BOX
-    return _with_cells(state, rows[is_box], places[is_box], _FLOOR)
+    index = np.flatnonzero(action == codes.ACTUATE)
+    places = state.ahead[index]
+    is_box = codes.TYPE[state.cells[index, places]] == codes.BOX
+    return _with_cells(state, index[is_box], places[is_box], _FLOOR)
 
 
 def pickndrop(state: State, action: Action, rng: Rng) -> State:
     """Action 7 swaps what is held with what lies ahead, if that is a key or Floor (nothing, in the hand)."""
-    rows = np.flatnonzero(action == codes.PICK_N_DROP)
-    if rows.size == 0:
+    index = np.flatnonzero(action == codes.PICK_N_DROP)
+    if index.size == 0:
         return state
-    places = state.ahead[rows]
-    there = state.cells[rows, places]
+    places = state.ahead[index]
+    there = state.cells[index, places]
     can_be_held = codes.CAN_BE_HELD[codes.TYPE[there]]
     possible = can_be_held | (there == _FLOOR)
-    rows, places, there, can_be_held = (a[possible] for a in (rows, places, there, can_be_held))
-    held = state.item[rows]
+    index, places, there, can_be_held = (a[possible] for a in (index, places, there, can_be_held))
+    held = state.item[index]
     item = state.item.copy()
-    item[rows] = np.where(can_be_held, there, _NOTHING)
-    changed = _with_cells(state, rows, places, np.where(held == _NOTHING, np.uint8(_FLOOR), held))
+    item[index] = np.where(can_be_held, there, _NOTHING)
+    changed = _with_cells(state, index, places, np.where(held == _NOTHING, np.uint8(_FLOOR), held))
     return changed._replace(item=item)
 
 
@@ -110,11 +110,11 @@ def move_obstacles(state: State, action: Action, rng: Rng) -> State:
     found = np.flatnonzero(state.cells == _OBSTACLE)
     if found.size == 0:
         return state
-    row = found // num_cells
-    start = row * num_cells
-    new_row = np.concatenate([[True], row[1:] != row[:-1]])
-    first = np.flatnonzero(new_row)
-    order = np.arange(len(found)) - first[new_row.cumsum() - 1]  # first, second, ... of its grid
+    grid = found // num_cells
+    start = grid * num_cells
+    new_grid = np.concatenate([[True], grid[1:] != grid[:-1]])
+    first = np.flatnonzero(new_grid)
+    order = np.arange(len(found)) - first[new_grid.cumsum() - 1]  # first, second, ... of its grid
     cells = state.cells.copy()
     flat = cells.ravel()
     for turn in range(order.max() + 1):
@@ -136,17 +136,17 @@ def teleport(state: State, action: Action, rng: Rng) -> State:
     It stays where there is no other (the original fails there).
     """
     here = state.under_agent()
-    rows = np.flatnonzero(codes.is_type(here, codes.TELEPOD))
-    if rows.size == 0:
+    index = np.flatnonzero(codes.is_type(here, codes.TELEPOD))
+    if index.size == 0:
         return state
-    others = state.cells[rows] == here[rows, None]
-    others[np.arange(len(rows)), state.place[rows]] = False
+    others = state.cells[index] == here[index, None]
+    others[np.arange(len(index)), state.place[index]] = False
     count = others.sum(axis=1)
-    rows, others, count = rows[count > 0], others[count > 0], count[count > 0]
+    index, others, count = index[count > 0], others[count > 0], count[count > 0]
     chosen = rng.integers(count)
     place = (others.cumsum(axis=1) > chosen[:, None]).argmax(axis=1)
     pose = state.pose.copy()
-    pose[rows] = place * 4 + (pose[rows] & 3)
+    pose[index] = place * 4 + (pose[index] & 3)
     return state._replace(pose=pose)
 
 

@@ -4,7 +4,7 @@
     observation (view, *, area, parameters) -> bool [h * w, N]
 
 `view` uint8 [h * w, N] holds the bytes of the cells in `area` as the agent sees them, row by row, the agent
-facing up. Cells come first and copies last, so that what is done to a cell is done to all copies at a stroke.
+facing up. Cells come first and views last, so that what is done to a cell is done in all views at a stroke.
 """
 
 from __future__ import annotations

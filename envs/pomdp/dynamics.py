@@ -1,4 +1,4 @@
-"""A finite POMDP as tables, and N copies of one, stepped by look-up in them.
+"""A finite POMDP as tables, and N environments of one, stepped by look-up in them.
 
 Legend: S states, A actions, O observations.
 """
@@ -104,9 +104,9 @@ class PomdpDynamics(FieldDynamics):
             Field("observation", (), np.int64, 0, self._first_symbol, self._first_symbol),
         )
 
-    def restart(self, rows: EnvIds, rng: Rng) -> None:
-        self.state[rows] = self._start.draw(np.zeros(len(rows), np.intp), rng.random(len(rows)))
-        self.observation[rows] = self._first_symbol
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self.state[env_ids] = self._start.draw(np.zeros(len(env_ids), np.intp), rng.random(len(env_ids)))
+        self.observation[env_ids] = self._first_symbol
 
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         action, state = action.astype(np.intp), self.state
@@ -134,5 +134,5 @@ class PomdpDynamics(FieldDynamics):
         shown = np.append(other_observation, self._first_symbol)[state["observation"]]
         return {"state": other_state[state["state"]], "observation": shown}
 
-    def picture(self, copy: int) -> NDArray[np.uint8]:
-        return self._draw(int(self.state[copy]), int(self.observation[copy]))
+    def picture(self, env_id: int) -> NDArray[np.uint8]:
+        return self._draw(int(self.state[env_id]), int(self.observation[env_id]))

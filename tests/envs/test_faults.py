@@ -273,7 +273,7 @@ TOO_LATE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "LateNan": (
         showing(lambda self: np.array([0, np.inf if self.steps == LATE else 0], np.float32)),
-        ", copy 0: its observation 'numbers' holds inf",
+        ", environment 0: its observation 'numbers' holds inf",
     ),
     "LateShape": (
         showing(lambda self: np.zeros((3, 2 if self.steps == LATE else 3), np.uint8), "picture"),
@@ -281,16 +281,16 @@ TOO_LATE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "LateDiscrete": (
         seeing(Discrete(4, start=2), lambda self: np.int64(1 if self.steps == LATE else 2 + self.t % 4)),
-        ", copy 0: its observation holds 1; its space has 2 to 5 there",
+        ", environment 0: its observation holds 1; its space has 2 to 5 there",
     ),
     # 5 is a category of the second component alone.
     "LateMultiDiscrete": (
         seeing(CARDS, lambda self: cards(5 if self.steps == LATE else 3, 1)),
-        ", copy 0: its observation 'cards' holds 5; its space has 0 to 3 there",
+        ", environment 0: its observation 'cards' holds 5; its space has 0 to 3 there",
     ),
     "LateFlag": (
         seeing(CARDS, lambda self: cards(3, 2 if self.steps == LATE else 1)),
-        ", copy 0: its observation 'flags' holds 2; its space has 0 to 1 there",
+        ", environment 0: its observation 'flags' holds 2; its space has 0 to 1 there",
     ),
     "LateExit": (
         from_late(lambda: sys.exit("bye")),
@@ -339,7 +339,7 @@ class OnePort(Good):
 def test_an_error_goes_from_process_to_process() -> None:
     error = envs.TaskError("X-v0", "its step failed", 3)
     again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.copy) == ("task X-v0, copy 3: its step failed", 3)
+    assert (str(again), again.env_id) == ("task X-v0, environment 3: its step failed", 3)
     assert isinstance(again, ValueError)
 
 

@@ -35,8 +35,8 @@ class Recall(Dynamics):
     def start(self, num: int, rng: np.random.Generator) -> None:
         self.cue, self.t = rng.integers(2, size=num), np.zeros(num, np.int64)
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        self.cue[rows], self.t[rows] = rng.integers(2, size=len(rows)), 0
+    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+        self.cue[env_ids], self.t[env_ids] = rng.integers(2, size=len(env_ids)), 0
 
     def step(
         self, action: NDArray[Any], rng: np.random.Generator
@@ -264,16 +264,16 @@ class RestartsTime(Recall):
         super().start(num, rng)
         self.t = rng.integers(3, size=num)
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        super().restart(rows, rng)
+    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(env_ids, rng)
         self.t[:] = 0
 
 
 class RestartsCues(Recall):
     """All copies get new cues when one begins."""
 
-    def restart(self, rows: NDArray[np.intp], rng: np.random.Generator) -> None:
-        super().restart(rows, rng)
+    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+        super().restart(env_ids, rng)
         self.cue[:] = rng.integers(2, size=len(self.cue))
 
 
@@ -360,7 +360,7 @@ def test_the_checks_notice(broken: str) -> None:
 
 def test_the_checks_notice_what_is_outside_the_space() -> None:
     with pytest.raises(
-        envs.TaskError, match=r"Outside, copy 0: its observation holds 2; its space has 0 to 1"
+        envs.TaskError, match=r"Outside, environment 0: its observation holds 2; its space has 0 to 1"
     ):
         envs.check_task(f"{HERE}:Outside", kwargs={"length": 18})
 
@@ -458,9 +458,9 @@ def spoilt(self: Late, reward: NDArray[np.float64], over: NDArray[np.bool_]) -> 
 
 
 BY_STEP = {
-    "LateNan": ", copy 0: its step gave the reward nan; it must be a finite number",
-    "LateCategory": ", copy 1: its observation holds [23]; its space has 0 to 1 there",
-    "LateInfinity": ", copy 0: its observation holds inf",
+    "LateNan": ", environment 0: its step gave the reward nan; it must be a finite number",
+    "LateCategory": ", environment 1: its observation holds [23]; its space has 0 to 1 there",
+    "LateInfinity": ", environment 0: its observation holds inf",
     "LateRestart": ": its restart failed: IndexError: .*out of bounds",
 }
 
@@ -508,7 +508,7 @@ def test_a_picture_that_is_none_is_one_line(name: str, problem: str, suffix: str
     env = envs.make_vector(f"{HERE}:{name}", 1, seed=1, render_mode="rgb_array")
     for draw in (
         lambda: pictures.save(env, tmp_path / f"picture{suffix}", 1),
-        lambda: pictures.of_copies(env, [0]),
+        lambda: pictures.of_envs(env, [0]),
     ):
         with pytest.raises(envs.TaskError, match=f"task {HERE}:{name}: {problem}"):
             draw()

@@ -106,7 +106,7 @@ def test_what_is_no_picture_is_one_line(picture: str, problem: str, tmp_path: Pa
     id, kwargs = f"{__name__}:Drawn", {"picture": picture}
     env = envs.make_vector(id, 1, render_mode="rgb_array", kwargs=kwargs)
     env.reset()
-    for draw in (lambda: pictures.save(env, tmp_path / "a.gif", 1), lambda: pictures.of_copies(env, [0])):
+    for draw in (lambda: pictures.save(env, tmp_path / "a.gif", 1), lambda: pictures.of_envs(env, [0])):
         with pytest.raises(envs.TaskError, match=f"task {id}: {problem}"):
             draw()
     assert envs.make_vector(id, 1, kwargs=kwargs).render() == (None,)  # nobody has asked it to draw
@@ -116,7 +116,7 @@ def test_what_is_no_picture_is_one_line(picture: str, problem: str, tmp_path: Pa
 def test_pictures_of_other_kinds_are_read(picture: str) -> None:
     env = envs.make_vector(f"{__name__}:Drawn", 1, render_mode="rgb_array", kwargs={"picture": picture})
     env.reset()
-    for found in (pictures.frame(env), *pictures.of_copies(env, [0])):
+    for found in (pictures.frame(env), *pictures.of_envs(env, [0])):
         assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, np.full((4, 5, 3), 7))
 
@@ -126,7 +126,7 @@ def test_the_pictures_of_some_copies_are_those_of_all(id):
     env = envs.make_vector(id, 3, 1, render_mode="rgb_array")
     env.reset(seed=1)
     env.step(env.action_space.sample())
-    some, of_all = pictures.of_copies(env, [2, 0]), env.render()
+    some, of_all = pictures.of_envs(env, [2, 0]), env.render()
     np.testing.assert_array_equal(some[0], of_all[2])
     np.testing.assert_array_equal(some[1], of_all[0])
     env.close()

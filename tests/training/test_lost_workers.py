@@ -55,7 +55,7 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_cut(
         "die": LOST.format("steps copies 3 to 4"),
         "hang": "the process that steps copies 3 to 4 does not answer: it hangs, or takes more than 300 "
         "seconds for a step of all of them (actor.pool.step_timeout)",
-        "fail": "task a task, copy 4: its step failed",
+        "fail": "task a task, environment 4: its step failed",
     }[fate]
     assert news == [f"{why}; started anew, the open episodes of copies 3 to 4 are cut"]
     assert trainer.actor.metrics()["actor/restarts"] == 1
@@ -84,7 +84,7 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(
     assert code == 1
     lines = [line for line in printed.splitlines() if "copies 3 to 4" in line or "error" in line]
     assert [line.partition(";")[0].strip() for line in lines[:2]] == [LOST.format("steps copies 3 to 4")] * 2
-    assert lines[2].startswith("error: task a task, copy 4: its step failed; saved; to go on: ")
+    assert lines[2].startswith("error: task a task, environment 4: its step failed; saved; to go on: ")
     assert len(lines) == 3 == MOST_LOSSES
     monkeypatch.setattr(here, "at_tick", staticmethod(lambda worker: None))
     code, printed = resume(tmp_path / "run")

@@ -272,6 +272,6 @@ def test_a_fault_names_the_copy_of_the_run() -> None:
     for _ in range(2):
         worker.tick(0, 0, 0)
     for _ in range(2):
-        with pytest.raises(TaskError, match="copy 4: its observation holds inf"):
+        with pytest.raises(TaskError, match="environment 4: its observation holds inf"):
             worker.tick(0, 0, 0)
     exchange.close()
