@@ -24,7 +24,7 @@ from dtqn.training import machine
 from dtqn.training.trainer import Trainer
 from dtqn.types import Sequences
 
-CHUNKS, COPIES = 9, 64
+CHUNKS, NUM_ENVS = 9, 64
 TASK = "gridverse-memory-7x7"
 
 
@@ -82,17 +82,17 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
     machine.prepare()
     torch.manual_seed(0)
     acting = {
-        "acting_env_steps": trainer_of(1_000, actor__num_envs=str(COPIES)),
+        "acting_env_steps": trainer_of(1_000, actor__num_envs=str(NUM_ENVS)),
         "acting_cached_env_steps": trainer_of(
-            1_000, actor__num_envs=str(COPIES), actor__publish_period="100"
+            1_000, actor__num_envs=str(NUM_ENVS), actor__publish_period="100"
         ),
     }
     matmul, flop = matrix_product()
-    actions = {name: trainer.actor.tick for name, trainer in acting.items()} | {"matmul_flop": matmul}
+    actions = {name: trainer.actor.vector_step for name, trainer in acting.items()} | {"matmul_flop": matmul}
     for action in actions.values():
         action()
     taken = in_turns(actions, seconds, CHUNKS)
-    return {name: median(rates, flop if name == "matmul_flop" else COPIES) for name, rates in taken.items()}
+    return {name: median(rates, flop if name == "matmul_flop" else NUM_ENVS) for name, rates in taken.items()}
 
 
 def table(result: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
     python -m benchmarks envs
 
-One process on one core; uniformly random actions, drawn beforehand. A step is one row of one copy:
+One process on one core; uniformly random actions, drawn beforehand. A step is one row of one environment:
 observation, reward, both flags, success, autoreset and time limit included. Per second of CPU time and of
 wall-clock time, each the median over chunks.
 """
@@ -41,8 +41,8 @@ def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict
 def measure(seconds: float = 0.5) -> dict[str, Any]:
     """All native tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
 
-    `ratio_to_single` is the rate per CPU second over that of one copy, `ratio_to_package` that over one copy
-    in the package gym_gridverse, for its tasks and where it is installed.
+    `ratio_to_single` is the rate per CPU second over that of one environment, `ratio_to_package` that over
+    one environment in the package gym_gridverse, for its tasks and where it is installed.
     """
     has_package = importlib.util.find_spec("gym_gridverse") is not None
     result: dict[str, Any] = {}

@@ -9,7 +9,8 @@ has filled; figures are medians over chunks:
     eager     the GPU, operator by operator
     graphs    the GPU, with update and the actor's forward pass recorded as CUDA graphs
 
-An update begins with a batch on its device and ends when the host has its numbers. A tick is a step of all
+An update begins with a batch on its device and ends when the host has its numbers. A vector step is a step of
+all
 32 copies. A run acts, draws, learns and writes memory back; it plays no evaluation. `gtrxl-12-layers` is a
 network of the size that the paper of GTrXL trains, on memories that are full.
 """
@@ -45,7 +46,7 @@ PAPER_SIZE = {
     **{"network.core.num_layers": "12", "network.width": "256", "network.core.num_heads": "8"},
     **{"network.core.mlp_width": "1024", "network.head_width": "256", "network.core.memory_length": "512"},
 }
-"""GTrXL's 12 layers and a memory of 512 rows, of width 256."""
+"""GTrXL's 12 layers and a memory of 512 timesteps, of width 256."""
 NETWORKS: dict[str, dict[str, str]] = {
     **{agent: {"env": TASK, "agent": agent} for agent in ("gtrxl", "dtqn", "mingru", "lstm")},
     "gtrxl-12-layers": {
@@ -85,7 +86,7 @@ def run_of(trainer: Trainer) -> Callable[[], None]:
 def measure_network(
     flags: Mapping[str, str], seconds: float, sides: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Updates, ticks and updates of a run a second, of every side."""
+    """Updates, vector steps and updates of a run a second, of every side."""
     batches = batches_of(flags, list(sides.values())[-1])
     large = _MEMORY in flags
     actions: dict[tuple[str, str], Callable[[], Any]] = {}
@@ -96,7 +97,7 @@ def measure_network(
         device = trainer.schema.device
         there = [map_tree(lambda x, device=device: x.to(device), batch) for batch in batches]
         actions["updates", side] = Turns(trainer, batches=there).update
-        actions["ticks", side] = trainer.actor.tick
+        actions["ticks", side] = trainer.actor.vector_step
         if not large:  # its memories would be short for long
             actions["run_updates", side] = run_of(Trainer(config))
     samples: dict[tuple[str, str], list[float]] = {name: [] for name in actions}

@@ -83,9 +83,10 @@ class Busier(Busy):
 
 
 def bytes_per_env_step(fields: dict[str, Field]) -> int:
-    """Bytes that a worker hands to the pool for each row of a copy, given the fields of a row."""
-    per_row = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
-    return sum(per_row) + sum(dtype.itemsize for dtype in EPISODES.values())
+    """Bytes that a worker hands to the pool for each timestep of an environment, given the fields of a
+    timestep."""
+    per_timestep = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
+    return sum(per_timestep) + sum(dtype.itemsize for dtype in EPISODES.values())
 
 
 def tasks() -> list[str]:
@@ -101,7 +102,7 @@ def config_of(env: str, pool: str, flags: Mapping[str, str] = {}) -> Config:
 
 
 def rate(trainer: Trainer, act: Callable[[], Any], seconds: float) -> float:
-    """Env steps a second while `act` is called, without the ticks that workers were ahead before."""
+    """Env steps a second while `act` is called, without the vector steps that workers were ahead before."""
     for _ in range(trainer.config.actor.pool.max_lead + 1):
         trainer._act()
     if isinstance(trainer.actor, WorkerPool):
@@ -246,7 +247,7 @@ def traffic(config: Config) -> dict[str, int]:
     """Bytes between a pool and its workers, of a run with these settings."""
     network = setup.make_network(config)
     return {
-        "bytes_per_env_step": bytes_per_env_step(named(setup.make_schema(config, network).rows)),
+        "bytes_per_env_step": bytes_per_env_step(named(setup.make_schema(config, network).timesteps)),
         "bytes_per_publishing_and_worker": sum(p.numel() * p.element_size() for p in network.parameters()),
     }
 

@@ -3,7 +3,7 @@
     python -m benchmarks random_play
     python -m benchmarks.random_play --env MiniGrid-MemoryS7-v0 [--env ID ...] [--json FILE]
 
-The same number of episodes from each of many copies, all counted.
+The same number of episodes from each of many environments, all counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import envs
 from benchmarks.options import one_line_errors, parser_of, write
 from dtqn.settings.config import wrong
 
-COPIES, EPISODES_EACH = 500, 4
+NUM_ENVS, EPISODES_EACH = 500, 4
 
 
-def play(id: str, copies: int = COPIES, episodes_each: int = EPISODES_EACH) -> dict[str, float | int | None]:
+def play(
+    id: str, copies: int = NUM_ENVS, episodes_each: int = EPISODES_EACH
+) -> dict[str, float | int | None]:
     """Mean return with its standard error, success rate and length over `copies * episodes_each` episodes."""
     env = envs.make_vector(id, copies, seed=1)
     env.reset()

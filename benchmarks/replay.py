@@ -1,15 +1,15 @@
-"""Replay: sample + update cycles and append ticks per second, memory included, beside a plain rival.
+"""Replay: sample + update cycles and append vector steps per second, memory included, beside a plain rival.
 
     python -m benchmarks replay
 
 One process, one core, no torch. Half a million steps of 32 streams, episodes of geometric length (mean 60), a
-float16 trace of 2 layers of width 64 with a window of 40 rows; batches of 32 sequences: burn_in 10, learn 40,
-n_step 3. The rings have gone round before anything is measured. A cycle is `sample(32)` and
-`update_priorities` of that batch; a tick is one row of each stream.
+float16 stored memory of 2 layers of width 64 with a window of 40 timesteps; batches of 32 sequences: burn_in
+10, learn 40, n_step 3. The rings have gone round before anything is measured. A cycle is `sample(32)` and
+`update_priorities` of that batch; a vector step is one timestep of each stream.
 
 The rival is how replay is often written: a sequence is one item of fixed length with its whole memory inside,
 and priorities are in a binary sum tree, vectorised over the batch. It gathers whole items, and keeps no ids.
-Both see the same rows, and take turns, chunk by chunk; figures are medians over chunks.
+Both see the same timesteps, and take turns, chunk by chunk; figures are medians over chunks.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MEAN_EPISODE = 60
 WINDOW = 40
 LAYOUT = SequenceLayout(learn_length=40, sequence_period=40, burn_in_length=10, n_step=3)
 FIELDS = {
-    "observation": Field((6,), np.uint8, "rows"),
-    "prev_action": Field((), np.uint8, "rows"),
-    "reward": Field((), np.float32, "rows"),
-    "discount": Field((), np.uint8, "rows"),
-    "first": Field((), np.bool_, "rows"),
-    "last": Field((), np.bool_, "rows"),
+    "observation": Field((6,), np.uint8, "timesteps"),
+    "prev_action": Field((), np.uint8, "timesteps"),
+    "reward": Field((), np.float32, "timesteps"),
+    "discount": Field((), np.uint8, "timesteps"),
+    "first": Field((), np.bool_, "timesteps"),
+    "last": Field((), np.bool_, "timesteps"),
     "version": Field((), np.int32, "stored"),
     "q_max": Field((), np.float32, "stored"),
     "q_taken": Field((), np.float32, "stored"),
-    "trace": Field((2, 64), np.float16, "trace", WINDOW),
+    "trace": Field((2, 64), np.float16, "memory", WINDOW),
 }
 Array = npt.NDArray[Any]
 
@@ -69,43 +69,43 @@ class BinarySumTree:
 
 
 class WholeSequenceReplay:
-    """The rival: every sequence a copy of its rows and of its memory, padded to full length."""
+    """The rival: every sequence a copy of its timesteps and of its memory, padded to full length."""
 
     def __init__(self, num_items: int) -> None:
         self.num_items, self.added, self.max_priority = num_items, 0, 1.0
         learn = LAYOUT.max_learn_timesteps
-        lengths = {"rows": LAYOUT.burn_in_length + learn, "trace": WINDOW, "stored": learn}
+        lengths = {"timesteps": LAYOUT.burn_in_length + learn, "memory": WINDOW, "stored": learn}
         self.items = {
             name: np.zeros((num_items, lengths[field.block], *field.shape), field.dtype)
             for name, field in FIELDS.items()
         }
-        self.counts = np.zeros((num_items, 3), np.int32)  # real rows of memory, burn_in, learn
+        self.counts = np.zeros((num_items, 3), np.int32)  # real timesteps of memory, burn_in, learn
         self.tree = BinarySumTree(num_items)
         self.episodes: list[list[dict[str, Any]]] = [[] for _ in range(NUM_STREAMS)]
 
-    def append(self, rows: Mapping[str, Array]) -> None:
-        last = rows["last"].tolist()
+    def append(self, timesteps: Mapping[str, Array]) -> None:
+        last = timesteps["last"].tolist()
         for stream, episode in enumerate(self.episodes):
-            episode.append({name: values[stream] for name, values in rows.items()})
-            anchor = len(episode) - LAYOUT.max_learn_timesteps
-            if anchor >= 0 and anchor % LAYOUT.sequence_period == 0:
-                self.add(episode, anchor)
+            episode.append({name: values[stream] for name, values in timesteps.items()})
+            sequence_start = len(episode) - LAYOUT.max_learn_timesteps
+            if sequence_start >= 0 and sequence_start % LAYOUT.sequence_period == 0:
+                self.add(episode, sequence_start)
             if last[stream]:
-                first_pending = max(0, anchor // LAYOUT.sequence_period + 1) * LAYOUT.sequence_period
+                first_pending = max(0, sequence_start // LAYOUT.sequence_period + 1) * LAYOUT.sequence_period
                 for pending in range(first_pending, len(episode) - 1, LAYOUT.sequence_period):
                     self.add(episode, pending)
                 self.episodes[stream] = []
 
-    def add(self, episode: list[dict[str, Any]], anchor: int) -> None:
+    def add(self, episode: list[dict[str, Any]], sequence_start: int) -> None:
         item = self.added % self.num_items
-        start = max(0, anchor - LAYOUT.burn_in_length)
+        start = max(0, sequence_start - LAYOUT.burn_in_length)
         memory = episode[max(0, start - WINDOW) : start]
-        learn = episode[anchor : anchor + LAYOUT.max_learn_timesteps]
-        blocks = {"rows": episode[start:anchor] + learn, "trace": memory, "stored": learn}
+        learn = episode[sequence_start : sequence_start + LAYOUT.max_learn_timesteps]
+        blocks = {"timesteps": episode[start:sequence_start] + learn, "memory": memory, "stored": learn}
         for name, field in FIELDS.items():
-            for i, row in enumerate(blocks[field.block]):
-                self.items[name][item, i] = row[name]
-        self.counts[item] = len(memory), anchor - start, len(learn)
+            for i, timestep in enumerate(blocks[field.block]):
+                self.items[name][item, i] = timestep[name]
+        self.counts[item] = len(memory), sequence_start - start, len(learn)
         self.tree.set(np.array([item]), np.array([self.max_priority**0.9]))
         self.added += 1
 
@@ -128,7 +128,7 @@ class WholeSequenceReplay:
 
 
 class Timesteps:
-    """The same ticks for both; call it for the next one. Only the episodes' ends are drawn anew."""
+    """The same vector steps for both; call it for the next one. Only the episodes' ends are drawn anew."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -149,9 +149,9 @@ class Timesteps:
 
     def __call__(self) -> dict[str, Array]:
         last = (self.random.random(NUM_STREAMS) < 1 / (MEAN_EPISODE - 1)) & ~self.first
-        rows = self.content[self.random.integers(64)] | {"first": self.first, "last": last}
-        self.first = last  # the row after a last one is a first one
-        return rows
+        timesteps = self.content[self.random.integers(64)] | {"first": self.first, "last": last}
+        self.first = last  # the timestep after a last one is a first one
+        return timesteps
 
 
 def measure(seconds: float = 2.0) -> dict[str, Any]:
@@ -174,23 +174,23 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
         _, items, _ = rival.sample(generator)
         rival.update_priorities(items, generator.exponential(1.0, BATCH_SIZE))
 
-    rows, rival_rows = Timesteps(seed=3), Timesteps(seed=3)
+    timesteps, rival_rows = Timesteps(seed=3), Timesteps(seed=3)
     replay.end_episodes()
     rival.episodes = [[] for _ in range(NUM_STREAMS)]
     actions = {
         **{"replay cycle": cycle, "rival cycle": rival_cycle},
-        "replay tick": lambda: replay.append(rows()),
+        "replay vector step": lambda: replay.append(timesteps()),
         "rival tick": lambda: rival.append(rival_rows()),
     }
     rates = {name: median(taken) for name, taken in in_turns(actions, seconds, CHUNKS).items()}
     num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
     result: dict[str, Any] = {}
     for name in ("replay", "rival"):
-        cycles, ticks = rates[f"{name} cycle"], rates[f"{name} tick"]
+        cycles, vector_steps = rates[f"{name} cycle"], rates[f"{name} vector step"]
         result[name] = {
             **{f"cycles_{unit}": cycles[unit] for unit in ("per_cpu_second", "per_second")},
-            **{f"append_ticks_{unit}": ticks[unit] for unit in ("per_cpu_second", "per_second")},
-            "microseconds_per_append_tick": 1e6 / ticks["per_cpu_second"],
+            **{f"append_ticks_{unit}": vector_steps[unit] for unit in ("per_cpu_second", "per_second")},
+            "microseconds_per_append_tick": 1e6 / vector_steps["per_cpu_second"],
             **{"bytes": num_bytes[name], "sequences": rival.num_items},
         }
     result["ratio"] = {key: result["replay"][key] / result["rival"][key] for key in result["replay"]}

@@ -71,7 +71,7 @@ class Policy:
         action = policy.act(observation)                   # at the episode's first observation
         action = policy.act(observation, reward)           # at each one after it
 
-    A batch has a leading dimension N everywhere, and `first` marks the copies that begin an episode.
+    A batch has a leading dimension N everywhere, and `first` marks the environments that begin an episode.
     """
 
     def __init__(self, config: Config, network: QNetwork) -> None:
@@ -123,7 +123,7 @@ class Policy:
                 in a batch.
             reward: the one that arrived with it; [N] in a batch. It is not read where an episode begins,
                 so the first call may leave it out.
-            first: [N] bool, the copies whose observation begins an episode; a bool for one environment.
+            first: [N] bool, the environments whose observation begins an episode; a bool for one environment.
                 None: those of the first call after `reset`.
             return_q: hand back the Q-values too.
 
@@ -171,10 +171,10 @@ class Policy:
         """
         if self._language is not None:
             action = self._language.numbers(action, self._count if self._batched else None)
-        rows, count = self._rows("action", action, (), np.int64), self._num_actions
-        if (outside := rows[(rows < 0) | (rows >= count)]).size:
+        timesteps, count = self._rows("action", action, (), np.int64), self._num_actions
+        if (outside := timesteps[(timesteps < 0) | (timesteps >= count)]).size:
             raise ValueError(f"action holds {outside[0]}; the task has 0 to {count - 1}")
-        self._prev_action = rows.copy()
+        self._prev_action = timesteps.copy()
 
     def _observation(self, observation: Any) -> Any:
         """Tensors [N, 1, ...]"""
@@ -187,15 +187,15 @@ class Policy:
             if not isinstance(observation, dict) or observation.keys() != space.keys():
                 raise ValueError(f"observation must be a dict with the keys {', '.join(space)}")
             names = {key: f"observation {key}" for key in space}
-        rows = map_tree(
+        timesteps = map_tree(
             lambda n, x, part: self._rows(n, x, part.shape or (), part.dtype), names, observation, space
         )
         try:
-            self._check(rows)
+            self._check(timesteps)
         except TaskError as fault:  # here the caller's, who may have no batch
             where = f"environment {fault.env_id}: " if self._batched else ""
             raise ValueError(f"{where}{fault.problem.removeprefix('its ')}") from None
-        return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], rows)
+        return map_tree(lambda part: torch.from_numpy(part).to(self._device)[:, None], timesteps)
 
     def _rows(self, name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """[N, ...] of what is one such array without a batch."""

@@ -1,10 +1,10 @@
 """Whether the shapes of a computation may follow its data.
 
-On a CPU it pays to look at a batch and to leave its padding out: networks run on real rows alone. On an
+On a CPU it pays to look at a batch and to leave its padding out: networks run on real timesteps alone. On an
 accelerator each such look waits until all that has been launched is done, and a CUDA graph has the shapes
-that it was recorded with. There every block has all the rows that it may have, and padding is masked. Both
-compute the same values but for rounding; `tests/learning/test_fixed_shapes.py` holds every network to that,
-on a CPU.
+that it was recorded with. There every block has all the timesteps that it may have, and padding is masked.
+Both compute the same values but for rounding; `tests/learning/test_fixed_shapes.py` holds every network to
+that, on a CPU.
 """
 
 from __future__ import annotations

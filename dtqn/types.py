@@ -1,6 +1,6 @@
 """The values that pass between modules. Batch first everywhere.
 
-Legend: B batch, T time, W trace window, N environments, A actions.
+Legend: B batch, T time, W window of stored memory, N environments, A actions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ State: TypeAlias = Any
 """A tree of tensors [B, ...] that a network carries from step to step."""
 
 StoredMemory: TypeAlias = Any
-"""A tree of tensors [B, T, ...] that a network leaves behind, a row at each step."""
+"""A tree of tensors [B, T, ...] that a network leaves behind, a timestep at each step."""
 
 # A tree is a NamedTuple or dict of trees, down to its leaves; None is an empty place. So the state of a
 # network that is made of parts is made of their states. The path of a leaf is `<field>/<field>/...`.
@@ -28,11 +28,12 @@ Observation: TypeAlias = Tensor | dict[str, Tensor]
 """[B, T, *observation shape]; for a Dict space one such tensor a key."""
 
 OBSERVATION = "observation"
-"""The name of an observation among the named arrays of a row, and what begins the names of a Dict's parts."""
+"""The name of an observation among the named arrays of a timestep, and what begins the names of a Dict's
+parts."""
 
 
 class StepInputs(NamedTuple):
-    """The inputs of a network at each step; row t as it arrives."""
+    """The inputs of a network at each step; step t as it arrives."""
 
     observation: Observation
     """[B, T, *observation shape], or key -> such a tensor."""
@@ -41,7 +42,7 @@ class StepInputs(NamedTuple):
     reward: Tensor
     """[B, T] float: r_t, as it arrives with the observation; 0 where `first`."""
     first: Tensor
-    """[B, T] bool: the row begins an episode."""
+    """[B, T] bool: the timestep begins an episode."""
 
 
 class QOutput(NamedTuple):
@@ -57,11 +58,11 @@ class QOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemorySpec:
-    """One field of a stored memory."""
+    """One field of stored memory."""
 
     shape: tuple[int, ...]
     window: int
-    """W: the state is a function of so many of the last rows, at least 1."""
+    """W: the state is a function of so many of the last timesteps, at least 1."""
     dtype: np.dtype[Any] | None = None
     """The dtype to store it in; None: a float of `replay.memory_dtype`."""
 
@@ -69,31 +70,32 @@ class MemorySpec:
 class Sequences(NamedTuple):
     """A batch of sequences as the learner reads it: three blocks, each cropped to its longest real member.
 
-    Padding rows hold arbitrary values that a network can take (in range, finite); no result depends on them.
+    Padding steps hold arbitrary values that a network can take (in range, finite); no result depends on them.
     """
 
     memory: dict[str, Tensor]
-    """Path -> [B, W, ...]: stored memory before the first burn-in (or learned) row, newest last."""
+    """Path -> [B, W, ...]: stored memory before the first burn-in (or learned) timestep, newest last."""
     memory_valid: Tensor
     """[B, W] bool"""
     episode_step: Tensor
-    """[B] steps since the episode's start of the sequence's first row."""
+    """[B] steps since the episode's start of the sequence's first timestep."""
     burn_in: StepInputs
     """[B, P, ...] right-padded."""
     burn_in_timesteps: Tensor
-    """[B] real rows of `burn_in`."""
+    """[B] real timesteps of `burn_in`."""
     learn: StepInputs
     """[B, R, ...] the learned steps and the n-step tail, right-padded."""
     discount: Tensor
-    """[B, R] float, 0 on the row that terminates."""
+    """[B, R] float, 0 on the timestep that terminates."""
     learn_timesteps: Tensor
-    """[B] real rows of `learn`."""
+    """[B] real timesteps of `learn`."""
     learned_steps: Tensor
-    """[B] rows that get a TD error; the first ones of `learn`."""
+    """[B] timesteps that get a TD error; the first ones of `learn`."""
     importance_weights: Tensor
     """[B] float"""
     burn_in_facts: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
-    """[B, P] each: what actors told of the rows beside inputs (`dtqn.acting.timesteps.FACTS`), if it is known."""
+    """[B, P] each: what actors told of the timesteps beside inputs (`dtqn.acting.timesteps.FACTS`), if it is
+    known."""
     learn_facts: dict[str, Tensor] = {}  # noqa: RUF012
     """[B, R] each."""
     novel_share: Tensor | None = None
@@ -116,8 +118,8 @@ class FreshMemory(NamedTuple):
     sequence: Tensor
     """[n] which sequence of the batch."""
     offset: Tensor
-    """[n] rows after that sequence's anchor; negative in its burn-in."""
-    rows: dict[str, Tensor]
+    """[n] timesteps after that sequence's start; negative in its burn-in."""
+    timesteps: dict[str, Tensor]
     """Path -> [n, ...]"""
 
 
@@ -179,12 +181,12 @@ def observation_of(named: Any) -> Any:
 
 
 def length_mask(counts: Tensor, size: int) -> Tensor:
-    """[B, size] bool: the first `counts` [B] rows of each sequence."""
+    """[B, size] bool: the first `counts` [B] timesteps of each sequence."""
     return torch.arange(size, device=counts.device) < counts[:, None]
 
 
 def reset_states(state: State, initial: State, first: Tensor) -> State:
-    """`state` with the batch rows where `first` [B] holds replaced by those of `initial`."""
+    """`state` with the batch timesteps where `first` [B] holds replaced by those of `initial`."""
     if follow_data(first) and not bool(first.any()):
         return state
 
@@ -192,3 +194,13 @@ def reset_states(state: State, initial: State, first: Tensor) -> State:
         return torch.where(first.view(-1, *[1] * (old.dim() - 1)), new, old)
 
     return map_tree(select, state, initial)
+
+
+_EARLIER = {"Trace": "StoredMemory", "TraceSpec": "MemorySpec"}
+"""What others may import by the names of version 1 of the cores' contract."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EARLIER:
+        raise ImportError(f"{name} of dtqn.types is {_EARLIER[name]} now")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

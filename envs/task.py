@@ -157,7 +157,8 @@ class Task(NamedTuple):
 
 
 def _limited(spec: TaskSpec, limit: int) -> TaskSpec:
-    """The task with another time limit: its horizon follows; with fewer steps its best return is not known."""
+    """The task with another time limit: its horizon follows; with fewer steps its best return is not
+    known."""
     own, horizon = spec.time_limit, spec.horizon
     if horizon is not None:
         ends_at_limit = own is not None and horizon == own + 1

@@ -1,6 +1,6 @@
 """Prioritised sequence replay for memory agents. It needs only NumPy, no torch, tasks or losses.
 
-Five small nouns: `storage` (per-step rings), `accumulator` (a stream of rows -> legal sequence anchors),
+Five small nouns: `storage` (per-step rings), `accumulator` (a stream of steps -> legal sequence starts),
 `sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. See docs/replay.md.
 """
 

@@ -1,18 +1,20 @@
-"""Turn a stream of rows into legal sequence anchors; validity is decided here, once, at insertion.
+"""Turn a stream of timesteps into legal sequence starts; validity is decided here, once, at insertion.
 
-An *anchor* is the first learned step of a sequence. Row t of a stream holds observation_t, the action a_{t-1}
-that led to it, reward_t and discount_t, so an episode of rows 0..e has T = e transitions, and the learned
-steps of anchor a are a, a+1, ..., each with a TD error that looks n rows ahead. An episode of T = 11 with
-learn_length 4, sequence_period 4, n_step 2 (`=` learned, `.` n-step tail, F first row, L last row):
+A *sequence start* is the first learned step of a sequence. Step t of a stream holds observation_t, the
+action a_{t-1} that led to it, reward_t and discount_t, so an episode of timesteps 0..e has T = e transitions,
+and the learned steps of sequence start a are a, a+1, ..., each with a TD error that looks n timesteps ahead.
+An episode of T = 11 with learn_length 4, sequence_period 4, n_step 2 (`=` learned, `.` n-step tail, F first
+timestep, L last timestep):
 
-    row        F  1  2  3  4  5  6  7  8  9 10  L
-    anchor 0   =  =  =  =  .  .                        sampleable when row 5 arrives
-    anchor 4               =  =  =  =  .  .            sampleable when row 9 arrives
-    anchor 8                           =  =  =  .      sampleable when row L arrives: shorter, nothing is lost
+    timestep   F  1  2  3  4  5  6  7  8  9 10  L
+    start 0    =  =  =  =  .  .                        sampleable when timestep 5 arrives
+    start 4                =  =  =  =  .  .            sampleable when timestep 9 arrives
+    start 8                            =  =  =  .      sampleable when timestep L arrives: shorter
 
-Row L is bootstrapped from and never learned. With sequence_period == learn_length each transition of each
-episode, however short, is learned in exactly one sequence; with a smaller period it is in at least one.
-Anchors are counted from the episode's first row on, or from the row at which `end_sequences` was last called.
+Timestep L is bootstrapped from and never learned. With sequence_period == learn_length each transition of
+each episode, however short, is learned in exactly one sequence; with a smaller period it is in at least one.
+Sequence starts are counted from the episode's first timestep on, or from the timestep at which
+`end_sequences` was last called.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ from replay.storage import Array, Bools, Ints
 
 @dataclass(frozen=True)
 class SequenceLayout:
-    """How sequences are cut out of episodes. All four are in rows (steps of one stream)."""
+    """How sequences are cut out of episodes. All four are in timesteps (steps of one stream)."""
 
     learn_length: int
     """Steps of a sequence that get a TD error, where the episode is long enough."""
     sequence_period: int
-    """Anchors are this many steps apart, from the episode's start (or `end_sequences`) on; at most
+    """Sequence starts are this many steps apart, from the episode's start (or `end_sequences`) on; at most
     learn_length."""
     burn_in_length: int
-    """Rows before the anchor that are run without gradient, as far as the episode has them."""
+    """Timesteps before the sequence start that are run without gradient, as far as the episode has them."""
     n_step: int
-    """Rows past the last learned step that its n-step return needs."""
+    """Timesteps past the last learned step that its n-step return needs."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -58,7 +60,7 @@ class SequenceLayout:
 
     @property
     def max_learn_timesteps(self) -> int:
-        """Rows of a whole learned segment: the learned steps and their n-step tail."""
+        """Timesteps of a whole learned segment: the learned steps and their n-step tail."""
         return self.learn_length + self.n_step
 
 
@@ -66,22 +68,22 @@ class SequenceStarts(NamedTuple):
     """Sequences that have become sampleable; all arrays [n] int64."""
 
     streams: Ints
-    rows: Ints
-    """The anchor's row, counted from the first row its stream ever had."""
+    timesteps: Ints
+    """The sequence start's timestep, counted from the first timestep its stream ever had."""
     learn_timesteps: Ints
-    """Real rows of the learned segment; of these, min(learn_length, learn_timesteps - 1) get a TD error."""
+    """Real steps of the learned segment; of these, min(learn_length, learn_steps - 1) get a TD error."""
 
 
 class Tick(NamedTuple):
-    """The meaning of one row a stream; arrays are parallel to the streams given."""
+    """The meaning of one timestep a stream; arrays are parallel to the streams given."""
 
-    rows: Ints
-    """The row's number in its stream."""
+    timesteps: Ints
+    """The timestep's number in its stream."""
     episode_steps: Ints
-    """The row's number in its episode; 0 for a first row."""
+    """The timestep's number in its episode; 0 for a first timestep."""
     cut: Bools
-    """True where an open episode had no LAST row: it has been ended, as truncated, at the row before."""
-    anchors: SequenceStarts
+    """True where an open episode had no LAST row: it has been ended, as truncated, at the timestep before."""
+    starts: SequenceStarts
 
 
 def _joined(parts: list[SequenceStarts]) -> SequenceStarts:
@@ -91,20 +93,20 @@ def _joined(parts: list[SequenceStarts]) -> SequenceStarts:
 
 
 class Accumulator:
-    """Follows the episodes of all streams at once and says which anchors each row completes."""
+    """Follows the episodes of all streams at once and says which sequence starts each timestep completes."""
 
     def __init__(self, layout: SequenceLayout, num_streams: int) -> None:
         self._layout = layout
         self.num_timesteps = np.zeros(num_streams, np.int64)
-        """Rows that each stream has had so far, overwritten ones included."""
+        """Timesteps that each stream has had so far, overwritten ones included."""
         self._episode_start = np.zeros(num_streams, np.int64)
         self._origin = np.zeros(num_streams, np.int64)
-        """The row that the anchors of the open episode are counted from."""
+        """The timestep that the sequence starts of the open episode are counted from."""
         self._open = np.zeros(num_streams, np.bool_)
 
     def append(self, streams: Ints, first: Bools, last: Bools) -> Tick:
-        """Take one row for each of `streams` [n], all different; a ValueError leaves all as it was."""
-        rows, was_open = self.num_timesteps[streams], self._open[streams]
+        """Take one timestep for each of `streams` [n], all different; a ValueError leaves all as it was."""
+        timesteps, was_open = self.num_timesteps[streams], self._open[streams]
         if not (was_open | first).all():
             stream = streams[~(was_open | first)][0]
             raise ValueError(f"first: False in stream {stream} after an episode's end; it must be True")
@@ -112,49 +114,53 @@ class Accumulator:
         # As when a worker has died.
         cut = was_open & first
         if cut.any():
-            parts.append(self._tail(streams[cut], rows[cut] - 1))
-        starts = np.where(first, rows, self._episode_start[streams])
-        origins = np.where(first, rows, self._origin[streams])
+            parts.append(self._tail(streams[cut], timesteps[cut] - 1))
+        starts = np.where(first, timesteps, self._episode_start[streams])
+        origins = np.where(first, timesteps, self._origin[streams])
         self._episode_start[streams], self._origin[streams] = starts, origins
         self._open[streams] = ~last
-        self.num_timesteps[streams] = rows + 1
+        self.num_timesteps[streams] = timesteps + 1
 
-        # A row completes one whole sequence at most: the one whose tail it ends.
-        anchor_steps = rows - origins - (self._layout.max_learn_timesteps - 1)
-        whole = (anchor_steps >= 0) & (anchor_steps % self._layout.sequence_period == 0)
-        anchors = (origins + anchor_steps)[whole]
+        # A timestep completes one whole sequence at most: the one whose tail it ends.
+        start_steps = timesteps - origins - (self._layout.max_learn_timesteps - 1)
+        whole = (start_steps >= 0) & (start_steps % self._layout.sequence_period == 0)
+        sequence_starts = (origins + start_steps)[whole]
         parts.append(
-            SequenceStarts(streams[whole], anchors, np.full_like(anchors, self._layout.max_learn_timesteps))
+            SequenceStarts(
+                streams[whole],
+                sequence_starts,
+                np.full_like(sequence_starts, self._layout.max_learn_timesteps),
+            )
         )
         if last.any():
-            parts.append(self._tail(streams[last], rows[last]))
-        return Tick(rows, rows - starts, cut, _joined(parts))
+            parts.append(self._tail(streams[last], timesteps[last]))
+        return Tick(timesteps, timesteps - starts, cut, _joined(parts))
 
     def end_episodes(self, streams: Ints) -> SequenceStarts:
-        """End those of the episodes of `streams` that are open, as truncated at the last row they had."""
+        """End those of the episodes of `streams` that are open, as truncated at the last step they had."""
         streams = streams[self._open[streams]]
         self._open[streams] = False
         return self._tail(streams, self.num_timesteps[streams] - 1)
 
     def end_sequences(self) -> SequenceStarts:
-        """End all sequences at the last row of their stream; an open episode's next anchor is that row."""
+        """End all sequences at the last step of their stream; an open episode's next start is that step."""
         streams = np.flatnonzero(self._open)
-        last_rows = self.num_timesteps[streams] - 1
-        ended = self._tail(streams, last_rows)
-        # The episode goes on, and so do its steps; anchors alone are counted anew.
-        self._origin[streams] = last_rows
+        last_timesteps = self.num_timesteps[streams] - 1
+        ended = self._tail(streams, last_timesteps)
+        # The episode goes on, and so do its steps; sequence starts alone are counted anew.
+        self._origin[streams] = last_timesteps
         return ended
 
     def is_open(self, streams: Ints) -> Bools:
-        """True where a stream's last row was not an episode's last."""
+        """True where a stream's last timestep was not an episode's last."""
         return self._open[streams]
 
-    def _tail(self, streams: Ints, last_rows: Ints) -> SequenceStarts:
-        """Anchors of sequences that end at `last_rows` [n] and that no earlier row has completed."""
+    def _tail(self, streams: Ints, last_timesteps: Ints) -> SequenceStarts:
+        """Sequence starts of sequences that end at `last_rows` [n] and that no earlier step has completed."""
         period, whole = self._layout.sequence_period, self._layout.max_learn_timesteps
         origins = self._origin[streams]
-        transitions = last_rows - origins
-        # Complete are anchors up to transitions - (whole - 1); the next multiple is the first pending one.
+        transitions = last_timesteps - origins
+        # Complete are starts up to transitions - (whole - 1); the next multiple is the first pending one.
         first_pending = np.maximum((transitions - whole + 1) // period + 1, 0) * period
         # Rounded up. Each stream is given the same number of candidates, and `real` keeps what there is.
         most = -(-(whole - 1) // period)
@@ -175,4 +181,4 @@ class Accumulator:
 
     def _arrays(self) -> dict[str, Array]:
         starts = {"episode_start": self._episode_start, "origin": self._origin}
-        return {"num_timesteps": self.num_timesteps, **starts, "open": self._open}
+        return {"num_rows": self.num_timesteps, **starts, "open": self._open}

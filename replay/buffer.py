@@ -1,17 +1,17 @@
-"""Prioritised sequence replay: rows in, batches of sequences out.
+"""Prioritised sequence replay: timesteps in, batches of sequences out.
 
 Each step is stored once, however much sequences overlap and however long the memory is. A sequence is three
 slices of its stream's ring, which are gathered when it is drawn.
 
-            memory (W rows)               burn_in        learn (learn_length + n_step rows)
+            memory (W timesteps)               burn_in        learn (learn_length + n_step timesteps)
     ... |- - - - - - - - - - - - - - -|- - - - - -|= = = = = = = = = = = = = = = = =|. . .| ...
-                               newest ^           ^ anchor                          n-step tail
+                               newest ^           ^ sequence start                          n-step tail
 
 No slice crosses an episode. So memory and burn_in are shorter near an episode's start (at the start they are
 empty, because the initial state is exact), and learn is shorter near its end.
 
-Shape legend: n rows or sequences, B batch, N streams, S steps a stream, W memory rows, P burn-in rows, R
-learn rows.
+Shape legend: n timesteps or sequences, B batch, N streams, S steps a stream, W memory timesteps, P burn-in
+timesteps, R learn timesteps.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import numpy.typing as npt
 
 from replay.accumulator import Accumulator, SequenceLayout, SequenceStarts
 from replay.samplers import Sampler, checked_priorities, sampler_bytes
-from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, row_bytes
+from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, timestep_bytes
 
-# Two more values a step, kept in the rings beside the caller's: the row's number in its episode, and, where
-# the row is the anchor of a sequence, the real rows of that sequence's learned segment.
+# Two more values a step, kept in the rings beside the caller's: the timestep's number in its episode, and,
+# where the step is the sequence start of a sequence, the real steps of that sequence's learned segment.
 _EPISODE_STEP, _LEARN_ROWS = "episode_step", "sequence_learn_rows"
 _OWN_FIELDS = {_EPISODE_STEP: Field((), np.int32, "stored"), _LEARN_ROWS: Field((), np.int32, "stored")}
 
@@ -36,27 +36,28 @@ _OWN_FIELDS = {_EPISODE_STEP: Field((), np.int32, "stored"), _LEARN_ROWS: Field(
 class SequenceBatch(NamedTuple):
     """B sequences, cropped to the longest real one in each block.
 
-    Row blocks are padded on the right, memory on the left. Padding is a copy of some real row, so that it is
-    in range for any embedding; it must never be read. The arrays of burn_in and learn are strided views of
-    one gathered array.
+    Row blocks are padded on the right, memory on the left. Padding is a copy of some real timestep, so that
+    it is in range for any embedding; it must never be read. The arrays of burn_in and learn are strided views
+    of one gathered array.
     """
 
     memory: dict[str, Array]
-    """Fields with a window, [B, min(W, window), ...]: the rows before the sequence's first, newest last."""
+    """Fields with a window, [B, min(W, window), ...]: the steps before the sequence's first, newest last."""
     memory_valid: Bools
-    """[B, W] True where a memory row is real; for a field of a smaller window its last columns."""
+    """[B, W] True where a memory timestep is real; for a field of a smaller window its last columns."""
     burn_in: dict[str, Array]
-    """Row fields, [B, P, ...]: from max(episode start, anchor - burn_in_length) to before the anchor."""
+    """Row fields, [B, P, ...]: from max(episode start, start - burn_in_length) to before the start."""
     burn_in_timesteps: Ints
-    """[B] real rows of burn_in; 0 at an episode's start."""
+    """[B] real timesteps of burn_in; 0 at an episode's start."""
     learn: dict[str, Array]
-    """Row fields, [B, R, ...]: from the anchor on; R <= learn_length + n_step."""
+    """Row fields, [B, R, ...]: from the sequence start on; R <= learn_length + n_step."""
     learn_timesteps: Ints
-    """[B] real rows of learn."""
+    """[B] real timesteps of learn."""
     learned_steps: Ints
-    """[B] steps with a TD error, from the anchor on: the mask is arange(R) < learned_steps."""
+    """[B] steps with a TD error, from the sequence start on: the mask is arange(R) < learned_steps."""
     episode_step: Ints
-    """[B] number in its episode of the sequence's first row (the anchor, where there is no burn_in)."""
+    """[B] number in its episode of the sequence's first timestep (the sequence start, where there is no
+    burn_in)."""
 
 
 class SampleInfo(NamedTuple):
@@ -71,41 +72,41 @@ class SampleInfo(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """Sequences from their episode's first row on, where that is still stored."""
+    """Sequences from their episode's first timestep on, where that is still stored."""
 
-    rows: dict[str, Array]
-    """[m, T, ...] from the episode's first row to the end of the learned segment, right-padded like a batch; or
-    the part of it that was asked for."""
-    row_counts: Ints
-    """[m] real rows."""
-    anchors: Ints
-    """[m] index of the anchor, the first learned step, in those rows."""
+    timesteps: dict[str, Array]
+    """[m, T, ...] from the episode's first timestep to the end of the learned segment, right-padded like a
+    batch; or the part of it that was asked for."""
+    counts: Ints
+    """[m] real timesteps."""
+    starts: Ints
+    """[m] index of the sequence start, the first learned step, in those timesteps."""
     learned_steps: Ints
-    """[m] learned steps from the anchor on."""
+    """[m] learned steps from the sequence start on."""
     available: Bools
-    """[n] which of the ids these m are, in their order; of the others, rows are overwritten."""
+    """[n] which of the ids these m are, in their order; of the others, timesteps are overwritten."""
 
 
 def replay_bytes(fields: Mapping[str, Field], capacity: int, num_streams: int) -> int:
     """Bytes a SequenceReplay of these arguments takes once it is full, every array included."""
     num_slots = capacity // num_streams * num_streams
-    per_row = row_bytes(fields) + row_bytes(_OWN_FIELDS)
+    per_timestep = timestep_bytes(fields) + timestep_bytes(_OWN_FIELDS)
     per_stream = 8 + 25  # the default `streams`, and the accumulator's three counters and one flag
-    return num_slots * per_row + sampler_bytes(num_slots) + num_streams * per_stream
+    return num_slots * per_timestep + sampler_bytes(num_slots) + num_streams * per_stream
 
 
 def _padded(counts: Ints) -> Ints:
-    """[n, longest] offsets 0, 1, ..., count - 1, count - 1, ...: the last real row is repeated."""
-    # A count of 0 has no real row to repeat; the row after the block, always a real one, stands in.
+    """[n, longest] offsets 0, 1, ..., count - 1, count - 1, ...: the last real timestep is repeated."""
+    # A count of 0 has no real timestep to repeat; the timestep after the block, always a real one, stands in.
     return np.minimum(np.arange(counts.max(initial=0)), np.maximum(counts - 1, 0)[:, None])
 
 
 class SequenceReplay:
     """Rings of steps for several streams, and the sequences in them that can be sampled.
 
-    The anchor of a sequence is a row, so a sequence needs no table entry: its leaf in the sum tree is its
-    anchor's slot. An id is `anchor's row number * num_streams + stream`, unique for ever, so that a priority
-    that comes back after its sequence was overwritten is recognised.
+    The sequence start of a sequence is a timestep, so a sequence needs no table entry: its leaf in the sum
+    tree is its sequence start's slot. An id is `sequence start's timestep number * num_streams + stream`,
+    unique for ever, so that a priority that comes back after its sequence was overwritten is recognised.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class SequenceReplay:
         self._accumulator = Accumulator(layout, num_streams)
         self.sampler = sampler(num_slots)
         self._all_streams = np.arange(num_streams)
-        self._row_names = [name for name, field in self.fields.items() if field.block == "rows"]
+        self._timestep_names = [name for name, field in self.fields.items() if field.block == "timesteps"]
         self._memory_names = [name for name, field in self.fields.items() if field.window]
 
     @property
@@ -156,7 +157,7 @@ class SequenceReplay:
 
     @property
     def num_steps(self) -> int:
-        """Rows stored now, over all streams."""
+        """Timesteps stored now, over all streams."""
         return int(np.minimum(self._accumulator.num_timesteps, self.steps_per_stream).sum())
 
     @property
@@ -164,33 +165,33 @@ class SequenceReplay:
         """Numbers so far that reached the end of float16, and are stored as that."""
         return self._rings.saturated
 
-    def append(self, rows: Mapping[str, npt.ArrayLike], streams: npt.ArrayLike | None = None) -> Ints:
-        """Store one row for each of `streams` [n] (all of them, in order, by default).
+    def append(self, timesteps: Mapping[str, npt.ArrayLike], streams: npt.ArrayLike | None = None) -> Ints:
+        """Store one timestep for each of `streams` [n] (all of them, in order, by default).
 
-        `rows` holds every field, [n, *shape]. Returns the ids of the sequences that these rows made
-        sampleable. A row that is `first` where the episode before it had no `last` ends that episode as
-        truncated at its last row. Nothing is stored if a ValueError is raised.
+        `timesteps` holds every field, [n, *shape]. Returns the ids of the sequences that these timesteps made
+        sampleable. A timestep that is `first` where the episode before it had no `last` ends that episode as
+        truncated at its last timestep. Nothing is stored if a ValueError is raised.
         """
         which = self._all_streams if streams is None else self._checked_streams(streams)
-        if set(rows) != set(self.fields):
-            odd = ", ".join(sorted(set(rows) ^ set(self.fields)))
+        if set(timesteps) != set(self.fields):
+            odd = ", ".join(sorted(set(timesteps) ^ set(self.fields)))
             raise ValueError(f"rows: fields differ in {odd}; give exactly {', '.join(self.fields)}")
-        values = {name: fit(name, rows[name], field, len(which)) for name, field in self.fields.items()}
-        tick = self._accumulator.append(which, values["first"], values["last"])
-        # Before anything is written: what needs the rows that go must not be drawn once more.
-        self._forget_overwritten(which, tick.rows)
-        values[_EPISODE_STEP] = tick.episode_steps
-        values[_LEARN_ROWS] = np.zeros_like(tick.rows)  # no anchor yet
-        self._rings.write(self._slots(which, tick.rows), values)
-        if tick.cut.any():
-            self._mark_last(which[tick.cut], tick.rows[tick.cut] - 1)
-        return self._insert(tick.anchors)
+        values = {name: fit(name, timesteps[name], field, len(which)) for name, field in self.fields.items()}
+        vector_step = self._accumulator.append(which, values["first"], values["last"])
+        # Before anything is written: what needs the timesteps that go must not be drawn once more.
+        self._forget_overwritten(which, vector_step.timesteps)
+        values[_EPISODE_STEP] = vector_step.episode_steps
+        values[_LEARN_ROWS] = np.zeros_like(vector_step.timesteps)  # no sequence start yet
+        self._rings.write(self._slots(which, vector_step.timesteps), values)
+        if vector_step.cut.any():
+            self._mark_last(which[vector_step.cut], vector_step.timesteps[vector_step.cut] - 1)
+        return self._insert(vector_step.starts)
 
     def end_episodes(self, streams: npt.ArrayLike | None = None) -> Ints:
-        """End the open episodes of `streams` (all by default) as truncated at their last row.
+        """End the open episodes of `streams` (all by default) as truncated at their last timestep.
 
-        For a worker that died or a run that ends. Returns the ids that this made sampleable. The next row of
-        these streams must be `first`.
+        For a worker that died or a run that ends. Returns the ids that this made sampleable. The next
+        timestep of these streams must be `first`.
         """
         which = self._all_streams if streams is None else self._checked_streams(streams)
         which = which[self._accumulator.is_open(which)]
@@ -198,10 +199,10 @@ class SequenceReplay:
         return self._insert(self._accumulator.end_episodes(which))
 
     def end_sequences(self) -> Ints:
-        """End all open sequences at the last row of their stream, from which they are bootstrapped.
+        """End all open sequences at the last timestep of their stream, from which they are bootstrapped.
 
-        For learning from what there is now. Episodes go on: the next sequence of each open one has its anchor
-        at that row. Returns the ids that this made sampleable.
+        For learning from what there is now. Episodes go on: the next sequence of each open one has its
+        sequence start at that timestep. Returns the ids that this made sampleable.
         """
         return self._insert(self._accumulator.end_sequences())
 
@@ -230,27 +231,27 @@ class SequenceReplay:
         """The sampleable sequences `ids` [B], at least one, in this order."""
         return self._batch(self._found(ids))
 
-    def _batch(self, anchors: Ints) -> SequenceBatch:
-        """The sequences with anchors at these slots [B]."""
-        streams, positions = self._split(anchors)
-        anchor_steps = self._own(_EPISODE_STEP, anchors)
-        learn_timesteps = self._own(_LEARN_ROWS, anchors)
+    def _batch(self, starts: Ints) -> SequenceBatch:
+        """The sequences with sequence starts at these slots [B]."""
+        streams, positions = self._split(starts)
+        start_steps = self._own(_EPISODE_STEP, starts)
+        learn_timesteps = self._own(_LEARN_ROWS, starts)
         # Each block takes what the one after it has left of the episode, so none crosses its start.
-        burn_in_timesteps = np.minimum(anchor_steps, self.layout.burn_in_length)
-        episode_steps = anchor_steps - burn_in_timesteps
+        burn_in_timesteps = np.minimum(start_steps, self.layout.burn_in_length)
+        episode_steps = start_steps - burn_in_timesteps
         memory_timesteps = np.minimum(episode_steps, self._window)
 
         # One run of slots a sequence, from its oldest memory row: memory, burn_in and learn, each padded.
         window, longest_burn_in, longest = (
             int(counts.max(initial=0)) for counts in (memory_timesteps, burn_in_timesteps, learn_timesteps)
         )
-        ages = np.arange(window, 0, -1)  # the newest row, of age 1, is the last one
-        offsets = np.empty((len(anchors), window + longest_burn_in + longest), np.int64)
-        memory_part, row_part = offsets[:, :window], offsets[:, window:]
-        # Columns older than the memory repeat its oldest row; `memory_valid` tells them apart.
+        ages = np.arange(window, 0, -1)  # the newest timestep, of age 1, is the last one
+        offsets = np.empty((len(starts), window + longest_burn_in + longest), np.int64)
+        memory_part, timestep_part = offsets[:, :window], offsets[:, window:]
+        # Columns older than the memory repeat its oldest timestep; `memory_valid` tells them apart.
         np.maximum(memory_timesteps[:, None] - ages, 0, out=memory_part)
-        row_part[:, :longest_burn_in] = _padded(burn_in_timesteps) + memory_timesteps[:, None]
-        row_part[:, longest_burn_in:] = (
+        timestep_part[:, :longest_burn_in] = _padded(burn_in_timesteps) + memory_timesteps[:, None]
+        timestep_part[:, longest_burn_in:] = (
             _padded(learn_timesteps) + (memory_timesteps + burn_in_timesteps)[:, None]
         )
         slots = self._wrapped(streams, positions - burn_in_timesteps - memory_timesteps, offsets)
@@ -258,13 +259,13 @@ class SequenceReplay:
             name: self._rings.gather(name, slots[:, max(0, window - self.fields[name].window) : window])
             for name in self._memory_names
         }
-        rows = self._rings.gather_records(slots[:, window:])
+        timesteps = self._rings.gather_records(slots[:, window:])
         return SequenceBatch(
             memory=memory,
             memory_valid=ages <= memory_timesteps[:, None],
-            burn_in={name: rows[name][:, :longest_burn_in] for name in self._row_names},
+            burn_in={name: timesteps[name][:, :longest_burn_in] for name in self._timestep_names},
             burn_in_timesteps=burn_in_timesteps,
-            learn={name: rows[name][:, longest_burn_in:] for name in self._row_names},
+            learn={name: timesteps[name][:, longest_burn_in:] for name in self._timestep_names},
             learn_timesteps=learn_timesteps,
             learned_steps=self._learned(learn_timesteps),
             episode_step=episode_steps,
@@ -284,33 +285,35 @@ class SequenceReplay:
     def write_back(
         self, ids: npt.ArrayLike, offsets: npt.ArrayLike, values: Mapping[str, npt.ArrayLike]
     ) -> int:
-        """Give stored rows other values of fields that are no `rows` field, such as a fresher trace.
+        """Give stored timesteps other values of fields that are no `timesteps` field, such as a fresher
+        stored memory.
 
         Args:
             ids: [n] of sequences that were sampled, sampleable still or not.
-            offsets: [n] which row: so many after the anchor, negative before it.
+            offsets: [n] which row: so many after the sequence start, negative before it.
             values: field -> [n, *shape].
-        Returns: how many of the rows were still there; what has been overwritten is left alone. Where rows
-            are equal, the last one counts.
+        Returns: how many of the timesteps were still there; what has been overwritten is left alone. Where
+            timesteps are equal, the last one counts.
         """
-        anchors, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
-        rows = anchors + np.asarray(offsets, np.int64)
-        # Rows outlive their sequences: others still begin from them.
-        stored = self._is_stored(streams, rows)
+        starts, streams = np.divmod(np.asarray(ids, np.int64), self.num_streams)
+        timesteps = starts + np.asarray(offsets, np.int64)
+        # Timesteps outlive their sequences: others still begin from them.
+        stored = self._is_stored(streams, timesteps)
         fitted = {}
         for name in self._known(values):
-            if self.fields[name].block == "rows":
-                raise ValueError(f"values: {name!r} is of block 'rows'; only other fields can change")
-            fitted[name] = fit(name, values[name], self.fields[name], len(rows))[stored]
-        self._rings.overwrite(self._slots(streams, rows)[stored], fitted)
+            if self.fields[name].block == "timesteps":
+                raise ValueError(f"values: {name!r} is of block 'timesteps'; only other fields can change")
+            fitted[name] = fit(name, values[name], self.fields[name], len(timesteps))[stored]
+        self._rings.overwrite(self._slots(streams, timesteps)[stored], fitted)
         return int(np.count_nonzero(stored))
 
     def learn_timesteps(
         self, ids: npt.ArrayLike, names: Iterable[str]
     ) -> tuple[dict[str, Array], Ints, Ints]:
-        """Fields `names`, of any block, over the learn rows of sampleable `ids` [n]: for a first priority.
+        """Fields `names`, of any block, over the learn steps of sampleable `ids` [n]: for a first priority.
 
-        Returns {name: [n, R, ...]}, right-padded like a batch, the real rows [n], and the learned steps [n].
+        Returns {name: [n, R, ...]}, right-padded like a batch, the real timesteps [n], and the learned steps
+        [n].
         """
         slots = self._found(ids)
         learn_timesteps = self._own(_LEARN_ROWS, slots)
@@ -323,30 +326,33 @@ class SequenceReplay:
     ) -> Prefix:
         """Whole histories of those sequences among `ids` [n] whose episode start is still stored.
 
-        Run from the episode's first row they give the Q-values that no stored state has made stale. A long
-        one can be read in chunks: rows `start` to `stop` - 1 of each, by default all of them.
+        Run from the episode's first timestep they give the Q-values that no stored state has made stale. A
+        long
+        one can be read in chunks: timesteps `start` to `stop` - 1 of each, by default all of them.
         """
         given = np.asarray(ids, np.int64)
         slots, available = self._find(given)
-        rows, streams = np.divmod(given, self.num_streams)
-        starts = rows - self._own(_EPISODE_STEP, slots)
+        timesteps, streams = np.divmod(given, self.num_streams)
+        starts = timesteps - self._own(_EPISODE_STEP, slots)
         available &= starts >= self._accumulator.num_timesteps[streams] - self.steps_per_stream
-        slots, streams, starts, rows = (array[available] for array in (slots, streams, starts, rows))
+        slots, streams, starts, timesteps = (
+            array[available] for array in (slots, streams, starts, timesteps)
+        )
         learn_timesteps = self._own(_LEARN_ROWS, slots)
-        row_counts = rows - starts + learn_timesteps
-        run = self._wrapped(streams, starts % self.steps_per_stream, _padded(row_counts))[:, start:stop]
+        counts = timesteps - starts + learn_timesteps
+        run = self._wrapped(streams, starts % self.steps_per_stream, _padded(counts))[:, start:stop]
         gathered = {name: self._rings.gather(name, run) for name in self._known(names)}
-        return Prefix(gathered, row_counts, rows - starts, self._learned(learn_timesteps), available)
+        return Prefix(gathered, counts, timesteps - starts, self._learned(learn_timesteps), available)
 
     def get_state(self, lazily: bool = False) -> dict[str, Any]:
         """All that a run needs to go on bit for bit, as nested dicts of arrays and JSON scalars.
 
-        Rows of the rings that are not in use are left out.
+        Timesteps of the rings that are not in use are left out.
 
         Args:
-            lazily: give rows as `storage.Gathered`, which hold until the next row is appended.
+            lazily: give timesteps as `storage.Gathered`, which hold until the next timestep is appended.
         """
-        rows = self._rings.get_state(self._used_slots())
+        timesteps = self._rings.get_state(self._used_slots())
         return {
             "layout": dataclasses.asdict(self.layout),
             "num_streams": self.num_streams,
@@ -354,7 +360,7 @@ class SequenceReplay:
             "accumulator": self._accumulator.get_state(),
             "sampler": self.sampler.get_state(),
             "saturated": self._rings.saturated,
-            "rows": rows if lazily else {name: np.asarray(field) for name, field in rows.items()},
+            "rows": timesteps if lazily else {name: np.asarray(field) for name, field in timesteps.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -366,53 +372,53 @@ class SequenceReplay:
         ):
             if state[name] != value:
                 raise ValueError(f"replay state: {name} is {state[name]}; this replay has {value}")
-        num_timesteps = np.asarray(state["accumulator"]["num_timesteps"])
+        num_timesteps = np.asarray(state["accumulator"]["num_rows"])
         self._rings.set_state(state["rows"], self._used_slots(num_timesteps))
         self._accumulator.set_state(state["accumulator"])
         self.sampler.set_state(state["sampler"])
         self._rings.saturated = state.get("saturated", 0)
 
-    # Rows that are overwritten, sequences that come and go.
+    # Timesteps that are overwritten, sequences that come and go.
 
-    def _forget_overwritten(self, streams: Ints, new_rows: Ints) -> None:
-        """Drop the sequences that need a row which `new_rows` is about to overwrite.
+    def _forget_overwritten(self, streams: Ints, new_timesteps: Ints) -> None:
+        """Drop the sequences that need a timestep which `new_rows` is about to overwrite.
 
-        The oldest row that an anchor at episode step k needs lies min(k, burn_in_length + window) before it.
-        So the loss of row j drops the anchor that lies that whole reach after it and, if j is its episode's
-        first row, all anchors in between too.
+        The oldest timestep that a sequence start at episode step k needs lies min(k, burn_in_length +
+        window) before it. So the loss of timestep j drops the sequence start that lies that whole reach after
+        it and, if j is its episode's first timestep, all sequence starts in between too.
         """
-        full = new_rows >= self.steps_per_stream
+        full = new_timesteps >= self.steps_per_stream
         if not full.any():
             return
-        streams, rows = streams[full], new_rows[full]
+        streams, timesteps = streams[full], new_timesteps[full]
         episode_step = self._rings.arrays[_EPISODE_STEP]
-        at_reach = self._slots(streams, rows + self._reach)
+        at_reach = self._slots(streams, timesteps + self._reach)
         lost = at_reach[(episode_step[at_reach] >= self._reach) & self.sampler.contains(at_reach)]
-        first = episode_step[self._slots(streams, rows)] == 0
+        first = episode_step[self._slots(streams, timesteps)] == 0
         if first.any():
             steps = np.arange(self._reach)
-            nearer = self._slots(streams[first, None], rows[first, None] + steps)
-            # A row that many steps after the first one is of the same episode if its own number says so.
+            nearer = self._slots(streams[first, None], timesteps[first, None] + steps)
+            # A timestep that many steps after the first one is of the same episode if its own number says so.
             nearer = nearer[(episode_step[nearer] == steps) & self.sampler.contains(nearer)]
             lost = np.concatenate([lost, nearer])
         self.sampler.remove(lost)
 
-    def _insert(self, anchors: SequenceStarts) -> Ints:
-        slots = self._slots(anchors.streams, anchors.rows)
-        self._rings.arrays[_LEARN_ROWS][slots] = anchors.learn_timesteps
+    def _insert(self, starts: SequenceStarts) -> Ints:
+        slots = self._slots(starts.streams, starts.timesteps)
+        self._rings.arrays[_LEARN_ROWS][slots] = starts.learn_timesteps
         if len(slots):
             self.sampler.insert(slots, born=int(self._accumulator.num_timesteps.sum()))
-        ids: Ints = anchors.rows * self.num_streams + anchors.streams
+        ids: Ints = starts.timesteps * self.num_streams + starts.streams
         return ids
 
-    def _mark_last(self, streams: Ints, rows: Ints) -> None:
-        """An episode that was cut short ends at a LAST row like any other."""
-        self._rings.arrays["last"][self._slots(streams, rows)] = True
+    def _mark_last(self, streams: Ints, timesteps: Ints) -> None:
+        """An episode that was cut short ends at a LAST timestep like any other."""
+        self._rings.arrays["last"][self._slots(streams, timesteps)] = True
 
-    # Slots, rows and ids.
+    # Slots, timesteps and ids.
 
-    def _slots(self, streams: Ints, rows: Ints) -> Ints:
-        return streams * self.steps_per_stream + rows % self.steps_per_stream
+    def _slots(self, streams: Ints, timesteps: Ints) -> Ints:
+        return streams * self.steps_per_stream + timesteps % self.steps_per_stream
 
     def _split(self, slots: Ints) -> tuple[Ints, Ints]:
         """Stream and position in its ring."""
@@ -420,22 +426,22 @@ class SequenceReplay:
         return streams, slots - streams * self.steps_per_stream
 
     def _ids(self, streams: Ints, positions: Ints) -> Ints:
-        """Ids of the rows that are at these positions now."""
+        """Ids of the timesteps that are at these positions now."""
         newest = self._accumulator.num_timesteps[streams] - 1
-        rows = newest - (newest - positions) % self.steps_per_stream
-        ids: Ints = rows * self.num_streams + streams
+        timesteps = newest - (newest - positions) % self.steps_per_stream
+        ids: Ints = timesteps * self.num_streams + streams
         return ids
 
     def _find(self, ids: Ints) -> tuple[Ints, Bools]:
         """Slots of `ids` [n], and which of them are the sampleable sequences that these ids name."""
-        rows, streams = np.divmod(ids, self.num_streams)
-        slots = self._slots(streams, rows)
-        return slots, self._is_stored(streams, rows) & self.sampler.contains(slots)
+        timesteps, streams = np.divmod(ids, self.num_streams)
+        slots = self._slots(streams, timesteps)
+        return slots, self._is_stored(streams, timesteps) & self.sampler.contains(slots)
 
-    def _is_stored(self, streams: Ints, rows: Ints) -> Bools:
-        """[n] whether these rows of the streams have come and are not overwritten yet."""
-        age = self._accumulator.num_timesteps[streams] - rows
-        stored: Bools = (rows >= 0) & (age >= 1) & (age <= self.steps_per_stream)
+    def _is_stored(self, streams: Ints, timesteps: Ints) -> Bools:
+        """[n] whether these timesteps of the streams have come and are not overwritten yet."""
+        age = self._accumulator.num_timesteps[streams] - timesteps
+        stored: Bools = (timesteps >= 0) & (age >= 1) & (age <= self.steps_per_stream)
         return stored
 
     def _found(self, ids: npt.ArrayLike) -> Ints:
@@ -448,7 +454,7 @@ class SequenceReplay:
         return slots
 
     def _wrapped(self, streams: Ints, positions: Ints, offsets: Ints) -> Ints:
-        """[n, T] slots `offsets` [n, T] rows after `positions` [n], round the ring's end; offsets < T."""
+        """[n, T] slots `offsets` [n, T] steps after `positions` [n], round the ring's end; offsets < T."""
         size = self.steps_per_stream
         starts = positions % size
         slots = (starts + streams * size)[:, None] + offsets
@@ -463,11 +469,12 @@ class SequenceReplay:
         return self._rings.gather(name, slots).astype(np.int64)
 
     def _learned(self, learn_timesteps: Ints) -> Ints:
-        """Learned steps of learned segments of so many rows; the last row is bootstrapped from, never learned."""
+        """Learned steps of learned segments of so many timesteps; the last timestep is bootstrapped from,
+        never learned."""
         return np.minimum(learn_timesteps - 1, self.layout.learn_length)
 
     def _used_slots(self, num_timesteps: Ints | None = None) -> Ints:
-        """Slots that hold rows when streams have had `num_timesteps` [N] rows; by default, now."""
+        """Slots that hold timesteps when streams have had `num_timesteps` [N] timesteps; by default, now."""
         counts = self._accumulator.num_timesteps if num_timesteps is None else num_timesteps
         positions = np.arange(self.steps_per_stream)
         used: Ints = np.flatnonzero(positions < counts[:, None])
@@ -490,5 +497,7 @@ class SequenceReplay:
             raise ValueError(f"streams: {checked[outside][0]} is no stream; use 0 to {self.num_streams - 1}")
         counts = np.bincount(checked, minlength=1)
         if counts.max() > 1:
-            raise ValueError(f"streams: {counts.argmax()} is given twice; give one row a stream and call")
+            raise ValueError(
+                f"streams: {counts.argmax()} is given twice; give one timestep a stream and call"
+            )
         return checked

@@ -48,7 +48,7 @@ class Sampler(Protocol):
         """True where a slot, of any, holds a sampleable sequence."""
 
     def insert(self, slots: Ints, born: int) -> None:
-        """Make new sequences sampleable; `born` rows have come to replay by now, which tells their age."""
+        """Make new sequences sampleable; `born` steps have come to replay by now, which tells their age."""
 
     def remove(self, slots: Ints) -> None:
         """Take sequences out of the draw."""
@@ -175,7 +175,7 @@ def _mass(batch_size: int, generator: np.random.Generator, total: float) -> Floa
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
     if not total:
-        raise ValueError("sample: no sequence can be sampled yet; append the rows of an episode first")
+        raise ValueError("sample: no sequence can be sampled yet; append the timesteps of an episode first")
     mass: Floats = (np.arange(batch_size) + generator.random(batch_size)) * (total / batch_size)
     return mass
 

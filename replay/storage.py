@@ -1,7 +1,8 @@
 """Per-step rings: every step of every stream is stored once, in the smallest dtype that holds it.
 
-A *slot* is an index into a ring, `stream * steps_per_stream + row % steps_per_stream`; this module sees slots
-only. Shape legend: n rows, S slots.
+A *slot* is an index into a ring, `stream * steps_per_stream + timestep % steps_per_stream`; this module sees
+slots
+only. Shape legend: n timesteps, S slots.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-Block = Literal["rows", "trace", "stored"]
-BLOCKS = ("rows", "trace", "stored")
+Block = Literal["timesteps", "memory", "stored"]
+BLOCKS = ("timesteps", "memory", "stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +30,35 @@ class Field:
     """The array that one step stores under one name."""
 
     shape: tuple[int, ...]
-    """Shape of one row; `()` for a scalar."""
+    """Shape of one timestep; `()` for a scalar."""
     dtype: npt.DTypeLike
     """The smallest dtype that holds it. Floats that arrive wider are saturated, never turned into inf."""
     block: Block
-    """`rows` is gathered in burn_in and learn, `trace` in memory, `stored` is in no batch: `learn_timesteps()` and
-    `prefix()` read it."""
+    """`timesteps` is gathered in burn_in and learn, `memory` in memory, `stored` is in no batch:
+    `learn_timesteps()` and `prefix()` read it."""
     window: int = 0
-    """Rows of this field that memory holds: a network's state is a function of so many. A `trace` field has
-    at least 1; a `rows` field with some is gathered in memory as well."""
+    """Timesteps of this field that memory holds: a network's state is a function of so many. A `memory` field
+    has at least 1; a `timesteps` field with some is gathered in memory as well."""
 
 
 def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
     """The fields with real `np.dtype`s; a ValueError names the field that cannot be stored."""
     for name in ("first", "last"):
         if name not in fields:
-            raise ValueError(f"fields: {name!r} is missing; add {name}=Field((), bool, 'rows')")
+            raise ValueError(f"fields: {name!r} is missing; add {name}=Field((), bool, 'timesteps')")
     checked = {name: replace(field, dtype=np.dtype(field.dtype)) for name, field in fields.items()}
     for name, field in checked.items():
-        if name in ("first", "last") and (field.shape, field.dtype, field.block) != ((), np.bool_, "rows"):
-            raise ValueError(f"fields: {name} is {astuple(field)}; it must be Field((), bool, 'rows')")
+        if name in ("first", "last") and (field.shape, field.dtype, field.block) != (
+            (),
+            np.bool_,
+            "timesteps",
+        ):
+            raise ValueError(f"fields: {name} is {astuple(field)}; it must be Field((), bool, 'timesteps')")
         if field.block not in BLOCKS:
             raise ValueError(f"fields: {name}.block is {field.block!r}; use one of {', '.join(BLOCKS)}")
         if np.dtype(field.dtype).kind not in "buif":
             raise ValueError(f"fields: {name}.dtype is {field.dtype}; use a bool, integer or float dtype")
-        least, most = {"rows": (0, math.inf), "trace": (1, math.inf), "stored": (0, 0)}[field.block]
+        least, most = {"timesteps": (0, math.inf), "memory": (1, math.inf), "stored": (0, 0)}[field.block]
         if not least <= field.window <= most:
             right = f"{'at least ' if most else ''}{least} for block {field.block!r}"
             raise ValueError(f"fields: {name}.window is {field.window}; it must be {right}")
@@ -86,15 +91,15 @@ def fit(name: str, values: npt.ArrayLike, field: Field, num_timesteps: int) -> A
 
 
 def _record(fields: Mapping[str, Field]) -> np.dtype[Any]:
-    """One step's `rows` fields as one record, widest first; aligned, so that each is an ordinary array."""
-    names = [name for name, field in fields.items() if field.block == "rows"]
+    """One step's `steps` fields as one record, widest first; aligned, so that each is an ordinary array."""
+    names = [name for name, field in fields.items() if field.block == "timesteps"]
     names.sort(key=lambda name: -np.dtype(fields[name].dtype).itemsize)
     return np.dtype([(name, fields[name].dtype, fields[name].shape) for name in names], align=True)
 
 
-def row_bytes(fields: Mapping[str, Field]) -> int:
+def timestep_bytes(fields: Mapping[str, Field]) -> int:
     """Bytes that one step takes in all rings together, the record's padding included."""
-    alone = [field for field in fields.values() if field.block != "rows"]
+    alone = [field for field in fields.values() if field.block != "timesteps"]
     apart = sum(np.dtype(field.dtype).itemsize * math.prod(field.shape) for field in alone)
     return _record(fields).itemsize + apart
 
@@ -105,7 +110,7 @@ _BLOCK_BYTES = 1 << 24
 class Gathered:
     """One field at some slots, [n, *shape], which is read only when it is asked for.
 
-    A copy of all fields would take as much memory again as the rings. It holds until a row is written.
+    A copy of all fields would take as much memory again as the rings. It holds until a timestep is written.
     """
 
     def __init__(self, rings: StepRings, name: str, slots: Ints) -> None:
@@ -115,11 +120,11 @@ class Gathered:
         self.dtype: np.dtype[Any] = ring.dtype
 
     def blocks(self) -> Iterator[Array]:
-        """Its rows, in pieces of some megabytes."""
+        """Its timesteps, in pieces of some megabytes."""
         bytes_per_row = self.dtype.itemsize * math.prod(self.shape[1:])
-        rows = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
-        for start in range(0, len(self._slots), rows):
-            yield self._rings.gather(self._name, self._slots[start : start + rows])
+        timesteps = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
+        for start in range(0, len(self._slots), timesteps):
+            yield self._rings.gather(self._name, self._slots[start : start + timesteps])
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self._rings.gather(self._name, self._slots), dtype)
@@ -128,8 +133,8 @@ class Gathered:
 class StepRings:
     """The rings of all fields. Pages that are never written are never paid for (`np.zeros` is lazy).
 
-    The fields of block `rows` are always read together, so they lie together: one ring of records costs one
-    cache miss a step where a ring each would cost one a field. The other fields have rings of their own.
+    The fields of block `timesteps` are always read together, so they lie together: one ring of records costs
+    one cache miss a step where a ring each would cost one a field. The other fields have rings of their own.
     """
 
     def __init__(self, fields: Mapping[str, Field], num_slots: int) -> None:
@@ -137,20 +142,20 @@ class StepRings:
         apart = {
             name: np.zeros((num_slots, *field.shape), field.dtype)
             for name, field in fields.items()
-            if field.block != "rows"
+            if field.block != "timesteps"
         }
         self._names = self._records.dtype.names or ()
         self.arrays: dict[str, Array] = {name: self._records[name] for name in self._names} | apart
-        """Every field, [S, *shape]; those of block `rows` are strided views of the records."""
+        """Every field, [S, *shape]; those of block `timesteps` are strided views of the records."""
         self._half = {name for name, array in self.arrays.items() if array.dtype == np.float16}
         self.saturated = 0
 
-    def write(self, slots: Ints, rows: Mapping[str, Array]) -> None:
-        """Store a whole row, which `fit` has passed, at each of `slots` [n]."""
-        self._count_saturated(rows)
-        # Put together here and scattered once: one cache miss a row, where each field would have one.
+    def write(self, slots: Ints, timesteps: Mapping[str, Array]) -> None:
+        """Store a whole timestep, which `fit` has passed, at each of `slots` [n]."""
+        self._count_saturated(timesteps)
+        # Put together here and scattered once: one cache miss a timestep, where each field would have one.
         records: Array = np.empty(len(slots), self._records.dtype)
-        for name, values in rows.items():
+        for name, values in timesteps.items():
             if name in self._names:
                 records[name] = values
             else:
@@ -158,7 +163,7 @@ class StepRings:
         self._records[slots] = records
 
     def overwrite(self, slots: Ints, values: Mapping[str, Array]) -> None:
-        """Some fields, none of block `rows`, at each of `slots` [n]; of equal slots the last one counts."""
+        """Some fields, none of block `steps`, at each of `slots` [n]; of equal slots the last one counts."""
         self._count_saturated(values)
         for name, of_field in values.items():
             self.arrays[name][slots] = of_field
@@ -173,18 +178,18 @@ class StepRings:
             self.saturated += found
 
     def gather(self, name: str, slots: Ints) -> Array:
-        """One field at `slots` of any shape, [*slots.shape, *field.shape]; always a copy."""
+        """One field at `slots` of any shape, [*slots.shape, *field.shape]; always an environment."""
         if name in self._names:
             return self.arrays[name][slots]
         # mode="clip" spares a pass over the indices; they are in range by construction.
         return np.take(self.arrays[name], slots, axis=0, mode="clip")
 
     def gather_records(self, slots: Ints) -> Array:
-        """All fields of block `rows` at `slots` of any shape; `gathered[name]` is one field's array."""
+        """All fields of block `timesteps` at `slots` of any shape; `gathered[name]` is one field's array."""
         return np.take(self._records, slots, mode="clip")
 
     def get_state(self, used: Ints) -> dict[str, Gathered]:
-        """The rows at the slots in use, in that order, field by field."""
+        """The timesteps at the slots in use, in that order, field by field."""
         return {name: Gathered(self, name, used) for name in self.arrays}
 
     def set_state(self, state: Mapping[str, npt.ArrayLike], used: Ints) -> None:

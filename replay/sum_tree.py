@@ -68,14 +68,14 @@ class SumTree:
         # The last of equal sums is taken, so that the child that follows is one that has mass.
         found: Ints = np.searchsorted(before, mass, side="right") - 1
         mass -= before[found]
-        rows = np.arange(len(mass)) * (FAN_OUT + 1)
+        timesteps = np.arange(len(mass)) * (FAN_OUT + 1)
         before = np.empty((len(mass), FAN_OUT + 1))
         before[:, 0] = 0.0
         for level in (self._nodes, self.leaves):
             np.cumsum(_children(level, found), axis=1, out=before[:, 1:])
             np.minimum(mass, before[:, -1] * BELOW_ONE, out=mass)
             child = (before[:, 1:] > mass[:, None]).argmax(axis=1)
-            mass -= before.ravel()[rows + child]
+            mass -= before.ravel()[timesteps + child]
             found = found * FAN_OUT + child
         return found
 

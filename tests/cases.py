@@ -143,7 +143,8 @@ def another(space: str, observation: torch.Tensor) -> torch.Tensor:
 
 
 def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True) -> StepInputs:
-    """Random rows [B, T, ...] of one episode each, from its first row on unless `first` is False."""
+    """Random timesteps [B, T, ...] of one episode each, from its first timestep on unless `first` is
+    False."""
     generator = np.random.default_rng(seed)
     begins = torch.zeros(batch, steps, dtype=torch.bool)
     begins[:, :1] = first
@@ -154,6 +155,6 @@ def inputs(space: str, batch: int, steps: int, seed: int = 0, first: bool = True
     )
 
 
-def part(rows: StepInputs, start: int, stop: int) -> StepInputs:
-    """Rows start..stop-1 of every sequence."""
-    return StepInputs(*(x[:, start:stop] for x in rows))
+def part(timesteps: StepInputs, start: int, stop: int) -> StepInputs:
+    """Timesteps start..stop-1 of every sequence."""
+    return StepInputs(*(x[:, start:stop] for x in timesteps))

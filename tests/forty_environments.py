@@ -183,7 +183,7 @@ def _loop(policy: Any, env: gymnasium.Env[Any, Any]) -> float:
 
 
 def _loop_of_two(policy: Any, env: Any) -> float:
-    """The same in two copies, to the end of their first episodes."""
+    """The same in two environments, to the end of their first episodes."""
     seen, _ = env.reset(seed=0)
     policy.reset(2)
     action, total = policy.act(seen), np.zeros(2)
@@ -198,25 +198,27 @@ def _loop_of_two(policy: Any, env: Any) -> float:
 def tried(name: str, folder: Path) -> dict[str, Any]:
     """A row of the table."""
     run = str(folder / name)
-    row = {"name": name, "kind": _OF[name].kind, "expected": _OF[name].expected}
+    timestep = {"name": name, "kind": _OF[name].kind, "expected": _OF[name].expected}
     env = f"{_MODULE}:{'Forty-v0' if name == 'ends_by_registration' else name}"
     if main(["--env", env, *_FLAGS, "--run-dir", run]):
-        return {**row, "ok": False}
+        return {**timestep, "ok": False}
     policy = dtqn.load(run)
     two = {}
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         copies = SyncVectorEnv([lambda: _made(name)] * 2, autoreset_mode=mode)
         two[f"loop, {mode.value}"] = _loop_of_two(policy, copies)
     figures = {
-        "train": [row["train/return"] for row in dtqn.Run(run).metrics if "train/return" in row][-1],
+        "train": [
+            timestep["train/return"] for timestep in dtqn.Run(run).metrics if "train/return" in timestep
+        ][-1],
         "evaluate": dtqn.evaluate(run, episodes=4).episode_return,
         "loop": _loop(policy, _made(name)),
         **two,
     }
     earned = [*figures.values(), _loop_of_two(policy, policy.make_env(2))]
     if name.startswith("paid"):  # the agent's own actions decide, others in training
-        row["expected"], earned = figures["evaluate"], earned[1:]
-    return {**row, **figures, "ok": bool(np.allclose(earned, row["expected"]))}
+        timestep["expected"], earned = figures["evaluate"], earned[1:]
+    return {**timestep, **figures, "ok": bool(np.allclose(earned, timestep["expected"]))}
 
 
 def _main() -> None:
@@ -225,8 +227,8 @@ def _main() -> None:
     out: Path = parser.parse_args().out
     with tempfile.TemporaryDirectory() as folder:
         table = [tried(name, Path(folder)) for name in NAMES]
-    out.write_text("[\n" + ",\n".join(json.dumps(row) for row in table) + "\n]\n")
-    print(f"{sum(row['ok'] for row in table)} of {len(table)} as by hand")
+    out.write_text("[\n" + ",\n".join(json.dumps(timestep) for timestep in table) + "\n]\n")
+    print(f"{sum(timestep['ok'] for timestep in table)} of {len(table)} as by hand")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class AveragesMemory(NamedTuple):
 class Averages(nn.Module):
     """y_t = tanh(W [x_t, mean of its last 2 outputs, mean of the last 5 features]).
 
-    Both are its trace, each with a window of its own.
+    Both are its stored memory, each with a window of its own.
     """
 
     OUTPUTS, FEATURES = 2, 5
@@ -45,15 +45,19 @@ class Averages(nn.Module):
 
     def initial_state(self, batch_size: int) -> AveragesState:
         zeros = self.linear.weight.new_zeros
-        return AveragesState(*(zeros(batch_size, rows, self.width) for rows in (self.OUTPUTS, self.FEATURES)))
+        return AveragesState(
+            *(zeros(batch_size, timesteps, self.width) for timesteps in (self.OUTPUTS, self.FEATURES))
+        )
 
-    def state_from_memory(self, rows: AveragesMemory, valid: Tensor, episode_step: Tensor) -> AveragesState:
+    def state_from_memory(
+        self, timesteps: AveragesMemory, valid: Tensor, episode_step: Tensor
+    ) -> AveragesState:
         def newest(x: Tensor, count: int) -> Tensor:
             x = x.to(self.linear.weight.dtype)
             real = x.masked_fill(~valid[:, valid.shape[1] - x.shape[1] :, None], 0.0)
             return nn.functional.pad(real, (0, 0, count, 0))[:, -count:]
 
-        return AveragesState(newest(rows.output, self.OUTPUTS), newest(rows.feature, self.FEATURES))
+        return AveragesState(newest(timesteps.output, self.OUTPUTS), newest(timesteps.feature, self.FEATURES))
 
     def cache(self, state: AveragesState) -> AveragesState:
         return state
@@ -72,9 +76,9 @@ class Averages(nn.Module):
 
 
 class RowsAndMatrix(NamedTuple):
-    """What a Mamba-2 carries: the rows that its convolution reads again, and a matrix."""
+    """What a Mamba-2 carries: the timesteps that its convolution reads again, and a matrix."""
 
-    rows: Any
+    timesteps: Any
     matrix: Any
 
 
@@ -86,10 +90,10 @@ class ConvolvedLayer(nn.Module):
         self.mix, self.out = nn.Linear(4, 1), nn.Linear(width, width)
 
     def forward(
-        self, x: Tensor, want_memory: bool, rows: Tensor, matrix: Tensor
+        self, x: Tensor, want_memory: bool, timesteps: Tensor, matrix: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """x [B, T, D], rows [B, 3, D], matrix [B, D, D]"""
-        windows = torch.cat([rows, x], dim=1).unfold(1, 4, 1)
+        """x [B, T, D], timesteps [B, 3, D], matrix [B, D, D]"""
+        windows = torch.cat([timesteps, x], dim=1).unfold(1, 4, 1)
         keys, matrices = torch.tanh(self.mix(windows)), []
         for key, value in zip(keys.unbind(1), x.unbind(1), strict=True):
             matrix = 0.9 * matrix + key * value[:, None]

@@ -119,7 +119,7 @@ def train(*arguments: Any, **settings: Any) -> dtqn.Run:
     return dtqn.train(*arguments, **{**_SMALL, **settings})
 
 
-def rows_of(run: dtqn.Run) -> list[dict[str, Any]]:
+def timesteps_of(run: dtqn.Run) -> list[dict[str, Any]]:
     """What is the same however the run was made."""
     return [{key: value for key, value in row.items() if key not in CLOCK_KEYS} for row in run.metrics]
 
@@ -147,7 +147,7 @@ def test_it_is_the_run_of_the_command(cell, own_folder):
     import steps
 
     run = train(steps.Count, run_dir="called")
-    assert run.metrics and rows_of(run) == rows_of(dtqn.Run("typed"))
+    assert run.metrics and timesteps_of(run) == timesteps_of(dtqn.Run("typed"))
     for name in ("config.yaml", "task.json"):
         assert Path("called", name).read_text() == Path("typed", name).read_text()
 
@@ -219,7 +219,7 @@ def test_a_resume_asks_for_the_object_again(cell, capsys):
     assert dtqn.load("run", handed={"env": cell.Count}).act(0) in (0, 1)
     vars(this_process._module).pop("Count")
     run = dtqn.train(cell.Count, resume="run")
-    assert run.finished and rows_of(run) == rows_of(whole)
+    assert run.finished and timesteps_of(run) == timesteps_of(whole)
     with pytest.raises(dtqn.ConfigError, match="the task this_process:Count has changed since the run began"):
         dtqn.train(cell.Walk, resume="run", total_env_steps=400)
 
@@ -270,7 +270,7 @@ def test_callbacks_are_told_and_change_no_number(cell):
 
     alone = train(cell.Walk, run_dir="alone", checkpoint_every=100)
     run = train(cell.Walk, run_dir="told", checkpoint_every=100, callbacks=[told, plot])
-    assert rows_of(run) == rows_of(alone)
+    assert timesteps_of(run) == timesteps_of(alone)
     assert torch.get_num_threads() == 1
     assert (told.events[0], told.events[-1], told.events.count("evaluation")) == ("start", "end", 3)
     assert told.events.count("metrics") == len(run.metrics) == len(pictures)
@@ -306,7 +306,9 @@ def test_what_a_callback_raises_comes_after_saving(cell, callback, error):
 
 
 def test_progress_goes_to_a_stream(cell):
-    with pytest.raises(dtqn.ConfigError, match="^out is run: must be a stream, such as sys.stderr; run_dir is"):
+    with pytest.raises(
+        dtqn.ConfigError, match=r"^out is run: must be a stream, such as sys.stderr; run_dir is"
+    ):
         train(cell.Walk, out="run")
 
 
@@ -322,8 +324,8 @@ def test_two_runs_side_by_side_are_as_alone(cell):
     thread.start()
     alone = train(cell.Walk, run_dir="here")
     thread.join()
-    assert rows_of(found["beside"]) == rows_of(found["first"]) != rows_of(alone)
-    assert rows_of(train(cell.Walk, run_dir="again")) == rows_of(alone)
+    assert timesteps_of(found["beside"]) == timesteps_of(found["first"]) != timesteps_of(alone)
+    assert timesteps_of(train(cell.Walk, run_dir="again")) == timesteps_of(alone)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +413,7 @@ def test_objects_are_compared_in_this_process(cell, capsys):
     assert {row["agent"]: row["finished"] for row in table.rows} == {"gtrxl": 1, "own": 1, "random": 0}
     assert table.to_pandas()["return"].tolist() == [row["return"] for row in table.rows]
     gtrxl, wider = runs_in("runs")
-    assert rows_of(gtrxl) == rows_of(train(cell.Walk, run_dir="alone"))
+    assert timesteps_of(gtrxl) == timesteps_of(train(cell.Walk, run_dir="alone"))
     assert wider.config.network.core.kwargs == {"a": [1, 1e-5], "b": "2"}
     before = [run.metrics for run in runs_in("runs")]
     for name in ("Walk", "Wider"):  # as in another process
@@ -433,7 +435,7 @@ def test_a_comparison_in_this_process_goes_on_after_ctrl_c(cell):
     assert [run.finished for run in runs_in("runs")] == [True, False]
     assert compare("gtrxl", Pressed, seeds=2).rows[0]["finished"] == 2
     compare("gtrxl", Pressed, seeds=2, runs_dir="others")
-    assert list(map(rows_of, runs_in("runs"))) == list(map(rows_of, runs_in("others")))
+    assert list(map(timesteps_of, runs_in("runs"))) == list(map(timesteps_of, runs_in("others")))
 
 
 def test_the_command_and_the_function_make_one_table(cell, capsys):

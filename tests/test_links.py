@@ -16,7 +16,7 @@ def _text(page: Path) -> str:
     return _BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 
-def _anchors(page: Path) -> set[str]:
+def _starts(page: Path) -> set[str]:
     """The names under which GitHub finds the headings of a page."""
     headings = re.findall(r"^#+ (.+?)\s*$", _text(page), re.MULTILINE)
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
@@ -27,9 +27,9 @@ def _dead(page: Path, links: list[str]) -> list[str]:
     """Those of the relative links of a page that lead nowhere."""
     dead = []
     for link in links:
-        name, _, anchor = link.partition("#")
+        name, _, start = link.partition("#")
         target = page.parent / name if name else page
-        if not target.exists() or (anchor and anchor not in _anchors(target)):
+        if not target.exists() or (start and start not in _starts(target)):
             dead.append(link)
     return dead
 

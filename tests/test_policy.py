@@ -94,7 +94,7 @@ def test_arrays_of_the_caller_stay_the_callers(run_dir: Path) -> None:
 
 
 def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
-    """Every copy's first episode: the same episodes as those of `eval`, so the same return."""
+    """Every environment's first episode: the same episodes as those of `eval`, so the same return."""
     policy = dtqn.load(run_dir)
     copies = 8
     env = policy.make_env(copies, seed=5)

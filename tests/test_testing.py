@@ -73,7 +73,7 @@ class Call(NamedTuple):
     want_memory: bool
     output: Tensor
     after: Any
-    trace: Any
+    memory: Any
 
 
 class Average(nn.Module):
@@ -98,11 +98,11 @@ class Average(nn.Module):
     def told(self, call: Call) -> Call:
         return call
 
-    def write_rows(self, rows: Any, valid: Tensor) -> None:
+    def write_rows(self, timesteps: Any, valid: Tensor) -> None:
         """Done at the end of `state_from_memory`."""
 
-    def made(self, last: Tensor, rows: Any, valid: Tensor) -> Tensor:
-        """The state made of the `last` row [B, D], 0 where it is not valid."""
+    def made(self, last: Tensor, timesteps: Any, valid: Tensor) -> Tensor:
+        """The state made of the `last` timestep [B, D], 0 where it is not valid."""
         return last
 
     def memory_spec(self) -> Any:
@@ -111,25 +111,25 @@ class Average(nn.Module):
     def initial_state(self, batch_size: int) -> Any:
         return Hidden(self.keep.new_zeros(batch_size, self.width))
 
-    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
+    def state_from_memory(self, timesteps: Any, valid: Tensor, episode_step: Tensor) -> Any:
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
-        last = rows.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0)
-        state = Hidden(self.made(last, rows, valid))
-        self.write_rows(rows, valid)
+        last = timesteps.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0)
+        state = Hidden(self.made(last, timesteps, valid))
+        self.write_rows(timesteps, valid)
         return state
 
     def cache(self, state: Any) -> Any:
         return state
 
     def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
-        x, keep, hidden, rows = self.read(x), torch.sigmoid(self.keep), state.hidden, []
+        x, keep, hidden, timesteps = self.read(x), torch.sigmoid(self.keep), state.hidden, []
         for t in range(x.shape[1]):
             hidden = keep * hidden + (1 - keep) * x[:, t]
-            rows.append(hidden)
-        trace = torch.stack(rows, dim=1)
-        after = Hidden(trace[:, -1].detach())
-        call = Call(x, state, want_memory, x + self.mix(trace), after, Hidden(trace))
+            timesteps.append(hidden)
+        memory = torch.stack(timesteps, dim=1)
+        after = Hidden(memory[:, -1].detach())
+        call = Call(x, state, want_memory, x + self.mix(memory), after, Hidden(memory))
         self.write(call)
         return self.told(call)[-3:]
 
@@ -140,17 +140,18 @@ class CarriesAnAttribute(Average):
     def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         before = getattr(self, "left", state)
         before = before if before.hidden.shape == state.hidden.shape else state
-        output, self.left, trace = super().forward(x, before, want_memory)
-        return output, self.left, trace
+        output, self.left, memory = super().forward(x, before, want_memory)
+        return output, self.left, memory
 
 
 class NeedsARow(Average):
-    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
-        return Hidden(rows.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0))
+    def state_from_memory(self, timesteps: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        return Hidden(timesteps.hidden[:, -1].to(self.keep.dtype).masked_fill(~valid[:, -1, None], 0.0))
 
 
 class CountsUp(Average):
-    """Its rows grow with the episode. They are exact in float64; float16 rounds them to 1/512 at last."""
+    """Its timesteps grow with the episode. They are exact in float64; float16 rounds them to 1/512 at
+    last."""
 
     def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         steps = torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None].expand(x.shape)
@@ -162,15 +163,15 @@ class CountsUp(Average):
 
 
 class Sums(Average):
-    """The sum of all features; it says that its state is one of the last `window` rows."""
+    """The sum of all features; it says that its state is one of the last `window` timesteps."""
 
     window = 80
 
     def memory_spec(self) -> Any:
         return Hidden(MemorySpec((self.width,), self.window))
 
-    def state_from_memory(self, rows: Any, valid: Tensor, episode_step: Tensor) -> Any:
-        return Hidden(rows.hidden.to(self.keep.dtype).masked_fill(~valid[..., None], 0.0).sum(dim=1))
+    def state_from_memory(self, timesteps: Any, valid: Tensor, episode_step: Tensor) -> Any:
+        return Hidden(timesteps.hidden.to(self.keep.dtype).masked_fill(~valid[..., None], 0.0).sum(dim=1))
 
     def forward(self, x: Tensor, state: Any, want_memory: bool = True) -> Any:
         sums = state.hidden[:, None] + x.cumsum(dim=1)
@@ -213,9 +214,9 @@ def test_a_trace_that_is_stored_exactly_may_grow() -> None:
     check_core(lambda config: Exact(config.width))
 
 
-CAUSALITY, RESET, BATCH_ROWS = "causality", "a reset equals a fresh start", "batch rows are independent"
+CAUSALITY, RESET, BATCH_ROWS = "causality", "a reset equals a fresh start", "batch timesteps are independent"
 SPLIT, SHAPES = "any split into calls is the same function", "shapes and dtypes"
-CARRIED = "the state made of stored stored memory is the carried one"
+CARRIED = "the state made of stored memory is the carried one"
 INVALID = "junk in invalid stored memory changes nothing"
 LEFT_ALONE, PADDING = "a call leaves its arguments alone", "junk in padding changes nothing"
 GRADIENT = "a gradient reaches its parameters and its input"
@@ -229,33 +230,33 @@ BROKEN_CORES: dict[str, tuple[str, type[Average], dict[str, Any]]] = {
         "read": lambda _, x: x + x.mean(dim=0) if len(x) >= 8 else x}),
     "sees the length of a call": (SPLIT, Average, {
         "told": lambda _, call: call._replace(output=call.output / call.x.shape[1])}),
-    "stores a rounded row": (CARRIED, Average, {
-        "told": lambda _, call: call._replace(trace=Hidden((call.trace.hidden * 100).round() / 100))}),
-    "mixes a large batch of rows": (CARRIED, Average, {
+    "stores a rounded timestep": (CARRIED, Average, {
+        "told": lambda _, call: call._replace(memory=Hidden((call.memory.hidden * 100).round() / 100))}),
+    "mixes a large batch of timesteps": (CARRIED, Average, {
         "made": lambda _, last, *given: last.mean(dim=0).expand_as(last) if len(last) >= 8 else last}),
     "counts up": (CARRIED, CountsUp, {}),
     "sums": (CARRIED, Sums, {}),
     "sums farther": (CARRIED, Sums, {"window": 2000}),
-    "reads invalid rows": (INVALID, Average, {
-        "made": lambda core, last, rows, valid: rows.hidden[:, -1].to(core.keep.dtype)}),
+    "reads invalid timesteps": (INVALID, Average, {
+        "made": lambda core, last, timesteps, valid: timesteps.hidden[:, -1].to(core.keep.dtype)}),
     "writes into its state": (LEFT_ALONE, Average, {
         "write": lambda _, call: call.state.hidden.copy_(call.after.hidden)}),
-    "writes into its state without trace": (LEFT_ALONE, Average, {
+    "writes into its state without stored memory": (LEFT_ALONE, Average, {
         "write": lambda _, call: call.want_memory or call.state.hidden.add_(1.0)}),
-    "writes into its rows": (LEFT_ALONE, Average, {
-        "write_rows": lambda _, rows, valid: rows.hidden.mul_(0.5)}),
-    "writes into the flags": (LEFT_ALONE, Average, {"write_rows": lambda _, rows, valid: valid.fill_(False)}),
+    "writes into its timesteps": (LEFT_ALONE, Average, {
+        "write_rows": lambda _, timesteps, valid: timesteps.hidden.mul_(0.5)}),
+    "writes into the flags": (LEFT_ALONE, Average, {"write_rows": lambda _, timesteps, valid: valid.fill_(False)}),  # noqa: E501
     "writes into what it caches": (LEFT_ALONE, Average, {
         "cache": lambda _, state: Hidden(state.hidden.add_(1.0) - 1.0)}),
     "gives another shape": (SHAPES, Average, {
         "told": lambda _, call: call._replace(after=Hidden(call.after.hidden[:, None]))}),
-    "gives a short trace": (SHAPES, Average, {
-        "told": lambda _, call: call._replace(trace=Hidden(call.trace.hidden[:, -1:]))}),
+    "gives a short stored memory": (SHAPES, Average, {
+        "told": lambda _, call: call._replace(memory=Hidden(call.memory.hidden[:, -1:]))}),
     "keeps the gradient": (SHAPES, Average, {
-        "told": lambda _, call: call._replace(after=Hidden(call.trace.hidden[:, -1]))}),
+        "told": lambda _, call: call._replace(after=Hidden(call.memory.hidden[:, -1]))}),
     "keeps half precision": (SHAPES, Average, {
-        "made": lambda _, last, rows, valid: rows.hidden[:, -1].masked_fill(~valid[:, -1, None], 0.0)}),
-    "needs a row": (SHAPES, NeedsARow, {}),
+        "made": lambda _, last, timesteps, valid: timesteps.hidden[:, -1].masked_fill(~valid[:, -1, None], 0.0)}),  # noqa: E501
+    "needs a timestep": (SHAPES, NeedsARow, {}),
     "overflows later": (SHAPES, CountsUp, {"of": lambda _, count: 0 * torch.exp2((100 * count) ** 2)}),
     "has double constants": (SHAPES, Average, {
         "initial_state": lambda core, batch: Hidden(torch.zeros(batch, core.width, dtype=torch.float64))}),
@@ -308,7 +309,7 @@ def test_a_check_tells_what_held_and_by_how_much(leak: float, capsys: pytest.Cap
     held = {line.partition("  ")[0]: line.split()[-3:] for line in lines}
     assert held.pop("contract") == ["found", "of", "allowed"]
     if is_broken:
-        assert "batch rows are independent" in held and "causality" not in held
+        assert "batch timesteps are independent" in held and "causality" not in held
         assert not any(line.startswith("mine") for line in lines)
     else:
         assert lines[-1] == f"mine holds all {len(held) - 1} contracts"

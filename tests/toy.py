@@ -25,7 +25,8 @@ class Episode(NamedTuple):
 
 @functools.cache
 def episode(seed: int, copy: int, number: int) -> Episode:
-    """Episode `number` of a copy. Long ones succeed, so whoever counts the first to finish is biased."""
+    """Episode `number` of an environment. Long ones succeed, so whoever counts the first to finish is
+    biased."""
     generator = np.random.default_rng([seed, copy, number])
     length = int(generator.integers(1, MAX_LENGTH + 1))
     terminates = bool(generator.random() < 0.5)
@@ -33,7 +34,7 @@ def episode(seed: int, copy: int, number: int) -> Episode:
 
 
 class ToyVectorEnv(VectorEnv):
-    """N copies, NEXT_STEP autoreset. Rewards are eighths, which any float holds exactly."""
+    """N environments, NEXT_STEP autoreset. Rewards are eighths, which any float holds exactly."""
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
@@ -43,7 +44,7 @@ class ToyVectorEnv(VectorEnv):
         self.number = np.zeros(num_envs, np.int64)
         self.elapsed = np.zeros(num_envs, np.int64)
         self.actions: list[np.ndarray] = []
-        """The actions that `step` was given, tick by tick."""
+        """The actions that `step` was given, vector step by vector step."""
 
     def episodes(self) -> list[Episode]:
         return [episode(self.seed, copy, int(number)) for copy, number in enumerate(self.number)]

@@ -1,4 +1,4 @@
-"""Evaluation: every copy plays a number of episodes fixed in advance, in parallel, and all count.
+"""Evaluation: every environment plays a number of episodes fixed in advance, in parallel, and all count.
 
 Counting the first episodes to finish instead would favour short ones.
 """
@@ -30,7 +30,8 @@ _BLOCK = 16
 
 
 Steps = Iterator[tuple[Episodes, np.ndarray]]
-"""At each step of all copies: the episodes that end there, and `Played.first_q` of every copy, [N]."""
+"""At each step of all environments: the episodes that end there, and `Played.first_q` of every environment,
+[N]."""
 
 
 class EvaluationResult(NamedTuple):
@@ -193,8 +194,8 @@ def play(
     """Play `episodes` episodes; copy i of N plays every N-th, so the number of each is known before.
 
     Args:
-        env: freshly made, with at most `episodes` copies; it is closed afterwards.
-        stopped: asked before every step of the copies.
+        env: freshly made, with at most `episodes` environments; it is closed afterwards.
+        stopped: asked before every step of the environments.
         gamma: the discount of `Played.discounted_returns`.
         random_actions: takes some actions at random; None: all are those of largest Q.
 
@@ -211,7 +212,7 @@ def evaluate_random(
 ) -> EvaluationResult:
     """The result of uniformly random actions, drawn from `generator`: what an agent has to be better than."""
     with contextlib.closing(env):
-        return play_by(lambda rows, _: _uniform(generator, rows), env, episodes).result(has_success)
+        return play_by(lambda timesteps, _: _uniform(generator, timesteps), env, episodes).result(has_success)
 
 
 def play_by(
@@ -221,27 +222,27 @@ def play_by(
     stopped: Callable[[], bool] = lambda: False,
     gamma: float = 1.0,
 ) -> Played:
-    """Play `episodes` by a policy, which steps all copies for ever.
+    """Play `episodes` by a policy, which steps all environments for ever.
 
-    An array [N] tells the policy which copies still play some that count; it changes after each step.
+    An array [N] tells the policy which environments still play some that count; it changes after each step.
     """
-    copies = env.num_envs
-    quota = np.full(copies, episodes // copies)
-    quota[: episodes % copies] += 1
-    played = np.zeros(copies, np.int64)
+    num_envs = env.num_envs
+    quota = np.full(num_envs, episodes // num_envs)
+    quota[: episodes % num_envs] += 1
+    played = np.zeros(num_envs, np.int64)
     found: list[tuple[np.ndarray, ...]] = []
-    discounted, weight = np.zeros(copies), np.ones(copies)
-    rows, wanted = VectorTimesteps(env), quota > 0
-    steps = policy(rows, wanted)
+    discounted, weight = np.zeros(num_envs), np.ones(num_envs)
+    timesteps, wanted = VectorTimesteps(env), quota > 0
+    steps = policy(timesteps, wanted)
     while wanted.any():
         if stopped():
             raise Stopped
         ended, first_q = next(steps)
-        discounted = np.where(rows.first, 0.0, discounted + weight * rows.reward)
-        weight = np.where(rows.first, 1.0, weight * gamma)
-        counted = wanted[rows.last]
-        found.append(tuple(x[counted] for x in (*ended, discounted[rows.last], first_q[rows.last])))
-        played[rows.last] += 1
+        discounted = np.where(timesteps.first, 0.0, discounted + weight * timesteps.reward)
+        weight = np.where(timesteps.first, 1.0, weight * gamma)
+        counted = wanted[timesteps.last]
+        found.append(tuple(x[counted] for x in (*ended, discounted[timesteps.last], first_q[timesteps.last])))
+        played[timesteps.last] += 1
         wanted[:] = played < quota
     return Played(*(np.concatenate(values) for values in zip(*found, strict=True)))
 
@@ -250,49 +251,52 @@ def play_by(
 def film(network: QNetwork, env: gymnasium.vector.VectorEnv, file: Path) -> None:
     """A greedy episode of a fresh "rgb_array" copy, which it closes, as a GIF of `MAX_FRAMES` at most."""
     with contextlib.closing(env):
-        rows = VectorTimesteps(env)
+        timesteps = VectorTimesteps(env)
         frames = [pictures.frame(env)]
-        for _ in agent_steps(network, rows, np.ones(1, bool)):
+        for _ in agent_steps(network, timesteps, np.ones(1, bool)):
             frames.append(pictures.frame(env))
-            if rows.last[0] or len(frames) >= pictures.MAX_FRAMES:
+            if timesteps.last[0] or len(frames) >= pictures.MAX_FRAMES:
                 break
     pictures.write(frames, file)
 
 
 def agent_steps(
-    network: QNetwork, rows: VectorTimesteps, wanted: np.ndarray, random_actions: RandomActions | None = None
+    network: QNetwork,
+    timesteps: VectorTimesteps,
+    wanted: np.ndarray,
+    random_actions: RandomActions | None = None,
 ) -> Steps:
     """Step every copy for ever, those `wanted` [N] by the action of largest Q, but for `random_actions`.
 
     The others are stepped by any action, and most of them without the network, as `_kept` says. In a task
     whose episodes are decided by their start and by the actions, nothing that is wanted changes by that:
-    random actions are drawn for all copies at every step, whether they are wanted or not.
+    random actions are drawn for all environments at every step, whether they are wanted or not.
     """
     parameter = next(network.parameters())
     initial = network.cache(network.initial_state(1))
-    acting = np.arange(rows.env.num_envs)  # the copies that have a row in the network's batch
+    acting = np.arange(timesteps.env.num_envs)  # the environments that have a timestep in the network's batch
     state = map_tree(lambda x: x.expand(len(acting), *x.shape[1:]), initial)
     action, first_q = np.zeros(len(acting), np.int64), np.full(len(acting), np.nan)
-    index: Tensor | None = None  # `acting`, where it is not all copies
+    index: Tensor | None = None  # `acting`, where it is not all environments
     while True:
         if (kept := _kept(wanted[acting])) is not None:
             acting, places = acting[kept], torch.from_numpy(kept).to(parameter.device)
             state = map_tree(lambda x, i=places: x[i], state)
             index = torch.from_numpy(acting).to(parameter.device)
-        inputs = rows.inputs(parameter.device, parameter.dtype)
+        inputs = timesteps.inputs(parameter.device, parameter.dtype)
         if index is not None:
             inputs = map_tree(lambda x, i=index: x[i], inputs)
         output, state, _ = network(inputs, reset_states(state, initial, inputs.first[:, 0]))
         q = output.q[:, 0]
-        if (begins := rows.first[acting]).any():
+        if (begins := timesteps.first[acting]).any():
             first_q[acting[begins]] = q.amax(dim=-1).cpu().numpy()[begins]
         action[acting] = q.argmax(dim=-1).cpu().numpy()
         taken = action.copy() if random_actions is None else random_actions.act(action)
-        yield rows.step(taken), first_q
+        yield timesteps.step(taken), first_q
 
 
 def _kept(wanted: np.ndarray) -> np.ndarray | None:
-    """The places of a batch [n] that are kept, all `wanted` ones; None where it is not worth a copy.
+    """The places of a batch [n] that are kept, all `wanted` ones; None where it is not worth an environment.
 
     They are a multiple of `_BLOCK`, so that each row of a matrix product has the digits that it had before.
     """
@@ -302,8 +306,8 @@ def _kept(wanted: np.ndarray) -> np.ndarray | None:
     return np.sort(np.argsort(~wanted, kind="stable")[:count])
 
 
-def _uniform(generator: np.random.Generator, rows: VectorTimesteps) -> Steps:
-    """Step every copy by an action at random, for ever."""
-    no_q = np.full(rows.env.num_envs, np.nan)
+def _uniform(generator: np.random.Generator, timesteps: VectorTimesteps) -> Steps:
+    """Step every environment by an action at random, for ever."""
+    no_q = np.full(timesteps.env.num_envs, np.nan)
     while True:
-        yield rows.step(generator.integers(rows.num_actions, size=rows.env.num_envs)), no_q
+        yield timesteps.step(generator.integers(timesteps.num_actions, size=timesteps.env.num_envs)), no_q

@@ -1,4 +1,4 @@
-"""Exploration: each copy's share of random actions, and bursts of random actions within episodes."""
+"""Exploration: each environment's share of random actions, and bursts of random actions within episodes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ Annealing: TypeAlias = Callable[[np.ndarray, int], np.ndarray]
 
 
 class Exploration(NamedTuple):
-    """Epsilon-greedy rates: all actions are random in the warm-up, then each copy's rate is annealed."""
+    """Epsilon-greedy rates: all actions are random in the warm-up, then each environment's rate is
+    annealed."""
 
     final: np.ndarray
-    """[N] the rate of each copy at the end: `epsilon_ladder`, or the same for all."""
+    """[N] the rate of each environment at the end: `epsilon_ladder`, or the same for all."""
     annealing: Annealing
     """`constant`, `linearly` or `exponentially`."""
     warmup_env_steps: int
 
     def epsilon(self, env_steps: int) -> np.ndarray:
-        """[N] the share of random actions of each copy after so many environment steps of the run."""
+        """[N] the share of random actions of each environment after so many environment steps of the run."""
         since = env_steps - self.warmup_env_steps
         return np.ones(len(self.final)) if since < 0 else self.annealing(self.final, since)
 
@@ -45,7 +46,7 @@ RECENT_EPISODES = 100
 
 
 class Bursts:
-    """Some episodes begin with a burst of random actions, after which the copy's policy goes on.
+    """Some episodes begin with a burst of random actions, after which the environment's policy goes on.
 
     These are two modes of behaviour within an episode, switched blindly (Pislar et al. 2022,
     arXiv 2108.11811). Epsilon-greedy actions leave the greedy path for a step; a burst goes far from it, and
@@ -62,7 +63,7 @@ class Bursts:
         self._lengths: deque[int] = deque(maxlen=RECENT_EPISODES)
 
     def begin(self, first: np.ndarray, generator: np.random.Generator) -> None:
-        """Draw those of the copies that begin an episode: `first` [N] bool."""
+        """Draw those of the environments that begin an episode: `first` [N] bool."""
         if not self.share or not first.any():
             return
         # The second was of a burst's start. It is still drawn, so that recorded runs come out again.
@@ -72,7 +73,7 @@ class Bursts:
         self._to = np.where(first, np.where(has_one < self.share, steps, 0), self._to)
 
     def active(self, step: np.ndarray) -> np.ndarray:
-        """[N] bool: the copy is in its burst at this step [N] of its episode."""
+        """[N] bool: the environment is in its burst at this step [N] of its episode."""
         active: np.ndarray = step < self._to
         return active
 

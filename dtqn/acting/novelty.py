@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Arrays: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
-"""The observations of N copies, [N, ...]."""
+"""The observations of N environments, [N, ...]."""
 
 _RECENT_STEPS = 10_000
 
@@ -33,7 +33,7 @@ def _factors(size: int) -> NDArray[np.uint64]:
 
 
 def fingerprints(observation: Arrays) -> NDArray[np.int64]:
-    """A number for each copy's observation [N, ...], with different ones for different observations.
+    """A number for each environment's observation [N, ...], with different ones for different observations.
 
     It is a sum of bytes by random factors, modulo 2^64: two observations share one by chance in 2^56.
     """
@@ -45,7 +45,7 @@ def fingerprints(observation: Arrays) -> NDArray[np.int64]:
 
 
 class Novelty:
-    """The observations that each of N copies' episodes have shown so far."""
+    """The observations that each of N environments' episodes have shown so far."""
 
     def __init__(self, num_envs: int) -> None:
         self._shown: list[set[int]] = [set() for _ in range(num_envs)]
@@ -76,7 +76,8 @@ class Novelty:
 
 
 class NovelShare:
-    """The share of recent env steps, of all copies together, that led to what was new to its episode."""
+    """The share of recent env steps, of all environments together, that led to what was new to its
+    episode."""
 
     def __init__(self) -> None:
         self.value = 0.0

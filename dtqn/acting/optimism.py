@@ -6,12 +6,13 @@ places where something is untried. As in OPIQ (Rashid et al. 2020, arXiv 2002.12
 
     a_t = argmax_a Q(s_t, a) + C / (n(o_t, a) + 1)
 
-where n counts how often the copy has taken action a at observation o_t, in all its episodes as long as its
+where n counts how often the environment has taken action a at observation o_t, in all its episodes as long as
+its
 table has room: where two observations meet in a place, the later one begins anew. OPIQ has the
 bonus in its targets too; here values stay those of the task's own rewards. Counts are of observations, since
 a memory task has no other states that come twice.
 
-Legend: N copies, A actions.
+Legend: N environments, A actions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from dtqn.acting.novelty import Arrays, fingerprints
 
 _NUMBERS = 2**16
-"""Those of a copy's table, about: a place for an observation has its tag and a count for each action."""
+"""Those of an environment's table, about: a place for an observation has its tag and a count for each
+action."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd factor that spreads what it multiplies over all 64 bits."""
 
@@ -34,12 +36,12 @@ def _places(num_actions: int) -> int:
 
 
 def table_bytes(num_actions: int) -> int:
-    """Those of the table of one copy."""
+    """Those of the table of one environment."""
     return 4 * _places(num_actions) * (1 + num_actions)
 
 
 class Optimism:
-    """Counts of what each of N copies has done where, and the bonus that follows from them.
+    """Counts of what each of N environments has done where, and the bonus that follows from them.
 
     An observation whose place another one has got is new again: all its actions have the same bonus then.
     """
@@ -48,7 +50,7 @@ class Optimism:
         """`weight` is C, in units of Q."""
         self.weight = weight
         self._places = _places(num_actions)
-        self._copies = np.arange(num_envs)
+        self._env_ids = np.arange(num_envs)
         self._tags = np.zeros((num_envs, self._places), np.uint32)
         """Whose place it is; 0: nobody's."""
         self._counts = np.zeros((num_envs, self._places, num_actions), np.int32)
@@ -60,19 +62,19 @@ class Optimism:
         numbers = fingerprints(observation).view(np.uint64)
         self._at = ((numbers * _SPREAD >> np.uint64(32)) % np.uint64(self._places)).astype(np.int64)
         self._tag = (numbers ^ numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
-        known = self._tags[self._copies, self._at] == self._tag
-        counts = np.where(known[:, None], self._counts[self._copies, self._at], 0)
+        known = self._tags[self._env_ids, self._at] == self._tag
+        counts = np.where(known[:, None], self._counts[self._env_ids, self._at], 0)
         bonus: NDArray[np.float64] = self.weight / (counts + 1.0)
         return bonus
 
     def acted(self, action: NDArray[Any], first: NDArray[np.bool_]) -> None:
         """Count actions [N] at the observations of the last `bonus`; none led to `first` [N] rows."""
-        copies = self._copies[~first]
-        at, tag = self._at[copies], self._tag[copies]
-        new = self._tags[copies, at] != tag
-        self._counts[copies[new], at[new]] = 0
-        self._tags[copies, at] = tag
-        self._counts[copies, at, action[copies]] += 1
+        env_ids = self._env_ids[~first]
+        at, tag = self._at[env_ids], self._tag[env_ids]
+        new = self._tags[env_ids, at] != tag
+        self._counts[env_ids[new], at[new]] = 0
+        self._tags[env_ids, at] = tag
+        self._counts[env_ids, at, action[env_ids]] += 1
 
     def get_state(self) -> dict[str, Any]:
         return {"counts": self._counts, "tags": self._tags}

@@ -1,4 +1,4 @@
-"""Rows: the output of N copies of a task at every tick, and the episodes that end there."""
+"""Rows: the output of N environments of the task at every vector step, and the episodes that end there."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dtqn.types import NonFiniteError, StepInputs, map_tree
 Leaf = TypeVar("Leaf")
 
 FACTS = {"novel": np.dtype(np.bool_), "q_max": np.dtype(np.float32), "q_taken": np.dtype(np.float32)}
-"""The fields of `Rows` that the learner reads and no network does, and the dtype that each is stored in."""
+"""The fields of `Timesteps` that the learner reads and no network does, with their dtypes in replay."""
 
 
 class Timesteps(NamedTuple, Generic[Leaf]):
-    """One row of each copy as it arrives, and what the actor adds to it: arrays [N, ...].
+    """One timestep of each environment as it arrives, and what the actor adds to it: arrays [N, ...].
 
     The names of these fields are those of replay's (`dtqn.training.replay_fields`).
     """
@@ -30,11 +30,11 @@ class Timesteps(NamedTuple, Generic[Leaf]):
     reward: Leaf
     """r_t, as it arrives with the observation; 0 where `first`."""
     discount: Leaf
-    """bool: False on the row that terminates."""
+    """bool: False on the timestep that terminates."""
     first: Leaf
-    """bool: the row begins an episode."""
+    """bool: the timestep begins an episode."""
     last: Leaf
-    """bool: the row ends an episode, terminated or truncated."""
+    """bool: the timestep ends an episode, terminated or truncated."""
     novel: Leaf
     """bool: its episode had not shown this observation before; False everywhere where nobody asks."""
     q_max: Leaf
@@ -48,7 +48,7 @@ class Timesteps(NamedTuple, Generic[Leaf]):
 
 
 class Episodes(NamedTuple):
-    """Episodes that ended at a tick, [n] each."""
+    """Episodes that ended at a vector step, [n] each."""
 
     episode_return: np.ndarray
     length: np.ndarray
@@ -56,7 +56,8 @@ class Episodes(NamedTuple):
 
 
 class VectorTimesteps:
-    """The rows that N copies of a task emit, one per copy and tick, as they arrive (NEXT_STEP autoreset).
+    """The timesteps that N environments of the task emit, one per copy and vector step, as they arrive
+    (NEXT_STEP autoreset).
 
     The observation is an array [N, ...], or one such array a key for a Dict space.
     """
@@ -65,11 +66,12 @@ class VectorTimesteps:
         self.env = env
         self.num_actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
         self._begins_with: np.random.Generator | None = None
-        """Seeds new episodes in place of the next step, after rows whose environments could not be saved."""
+        """Seeds new episodes in place of the next step, after steps whose environments could not be saved."""
         self.begin()
 
     def begin(self, generator: np.random.Generator | None = None) -> None:
-        """New episodes in all copies, seeded by `generator`; without one as the environments were made."""
+        """New episodes in all environments, seeded by `generator`; without one as the environments were
+        made."""
         self._begins_with = None
         count = self.env.num_envs
         seed = None if generator is None else int(generator.integers(2**31))
@@ -83,7 +85,8 @@ class VectorTimesteps:
         self.length = np.zeros(count, np.int64)
 
     def step(self, action: np.ndarray) -> Episodes:
-        """Step every copy; the action of a copy on its LAST row is ignored and begins the next episode."""
+        """Step every copy; the action of an environment on its LAST timestep is ignored and begins the next
+        episode."""
         if self._begins_with is not None:
             self.begin(self._begins_with)
             return Episodes(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
@@ -105,9 +108,9 @@ class VectorTimesteps:
 
     def inputs(self, device: torch.device, dtype: torch.dtype) -> StepInputs:
         """The network's inputs, [N, 1, ...]."""
-        rows = (self.observation, self.prev_action, self.reward, self.first)
+        timesteps = (self.observation, self.prev_action, self.reward, self.first)
         observation, action, reward, first = (
-            map_tree(lambda part: send(part, device)[:, None], part) for part in rows
+            map_tree(lambda part: send(part, device)[:, None], part) for part in timesteps
         )
         return StepInputs(observation, action, reward.to(dtype), first)
 
@@ -121,10 +124,10 @@ class VectorTimesteps:
         return {"env": env, **{name: getattr(self, name) for name in self._ARRAYS}}
 
     def set_state(self, state: dict[str, Any], generator: np.random.Generator) -> None:
-        """Goes on from `state`; where the environments' is None, only to the rows that nobody has had yet.
+        """Goes on from `state`; where the environments' is None, only to the steps that nobody has had yet.
 
         New episodes, seeded by `generator`, then begin with the next step: one that has ended keeps its last
-        row.
+        timestep.
         """
         for name in self._ARRAYS:
             setattr(self, name, map_tree(np.copy, state[name]))

@@ -1,4 +1,4 @@
-"""Who steps the copies of the task, and how they explore: `actor.pool` and `actor.exploration`."""
+"""Who steps the environments of the task, and how they explore: `actor.pool` and `actor.exploration`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Processes(Member):
     made_by = "dtqn.training.pool:WorkerPool"
 
     num_workers: int = Field(2, ge=1, le=100_000)
-    """Workers that share the copies and have a copy of the network each, on the CPU."""
+    """Workers that share the environments and have a copy of the network each, on the CPU."""
     max_lead: int = Field(2, ge=0, le=1000)
-    """Ticks that workers may be ahead of the learner; 0: they wait for each other at every tick."""
+    """Vector steps that workers may be ahead of the learner; 0: they wait for each other at every step."""
     step_timeout: float = Field(300.0, gt=0, le=1_000_000)
     """Seconds without an answer after which a worker counts as hung, and is replaced."""
 
     def misfits_in(self, run: Any) -> Iterator[str]:
-        if self.num_workers > (copies := run.actor.num_envs):
+        if self.num_workers > (num_envs := run.actor.num_envs):
             yield (
-                f"actor.pool.num_workers is {self.num_workers}, above actor.num_envs {copies}: "
-                f"some would have no copy to step; try {copies}"
+                f"actor.pool.num_workers is {self.num_workers}, above actor.num_envs {num_envs}: "
+                f"some would have no environment to step; try {num_envs}"
             )
 
 

@@ -15,7 +15,7 @@ from dtqn.settings.group import Member, Own
 from dtqn.settings.values import Choice
 
 COMPRESSION_RATE = 4
-"""c, steps that a row of compressed memory stands for."""
+"""c, steps that a timestep of compressed memory stands for."""
 
 
 class Core(Member):
@@ -24,7 +24,8 @@ class Core(Member):
     rounds: ClassVar[bool] = False
     """Whether it may be computed in bfloat16. Others have scans or numbers that this type does not hold."""
     is_windowed: ClassVar[bool] = False
-    """Whether it re-reads the raw rows of a window at each step, in place of a state (`context_length`)."""
+    """Whether it re-reads the raw timesteps of a window at each step, in place of a state
+    (`context_length`)."""
     remembers: ClassVar[bool] = True
     """Whether earlier steps change what it gives."""
     reads_parts: ClassVar[bool] = False
@@ -32,7 +33,7 @@ class Core(Member):
 
     @property
     def memory_window(self) -> int | None:
-        """W, how many stored stored memory make the core's state; None: the core tells when it is built."""
+        """W, how many stored memory make the core's state; None: the core tells when it is built."""
         return 1
 
     @property
@@ -121,7 +122,7 @@ class GTrXL(_Relative):
     adaptive_span: bool = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
-    """C, rows seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: no such rows."""
+    """C, steps seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: no such steps."""
 
     def misfits(self) -> Iterator[str]:
         if self.compressed_slots and self.adaptive_span:
@@ -166,7 +167,7 @@ class CoBERL(_Relative, _Chrono):
 
 
 class DTQN(_Transformer):
-    """A decoder that re-reads the raw rows of a window at each step (Esslinger et al. 2022)."""
+    """A decoder that re-reads the raw timesteps of a window at each step (Esslinger et al. 2022)."""
 
     name: str = "dtqn"
     made_by = "dtqn.networks.decoder:make_core"
@@ -193,7 +194,7 @@ class DTQN(_Transformer):
         if run.learner.n_step > length < run.most_timesteps:
             yield (
                 f"learner.n_step is {run.learner.n_step}, above network.core.context_length {length}: "
-                f"no window holds all rows that are bootstrapped from; try {length} or less"
+                f"no window holds all timesteps that are bootstrapped from; try {length} or less"
             )
 
     def unread_in(self, run: Any) -> Iterator[str]:

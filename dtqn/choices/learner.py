@@ -17,7 +17,7 @@ class Batches(Member):
     from_replay: ClassVar[bool] = True
 
     def steps_of_update(self, num_envs: int) -> float:
-        """Environment steps of all copies for one learner step, on average."""
+        """Environment steps of all environments for one learner step, on average."""
         raise NotImplementedError
 
 
@@ -29,39 +29,39 @@ class Replayed(Batches):
     size: int = Field(32, ge=1)
     """B, sequences in a batch."""
     env_steps_per_update: float = Field(48.0, gt=0)
-    """Environment steps (all copies together, after warm-up) for one learner step."""
+    """Environment steps (all environments together, after warm-up) for one learner step."""
 
     def steps_of_update(self, num_envs: int) -> float:
         return self.env_steps_per_update
 
 
 class Rollouts(Batches):
-    """The rows of the last ticks and no others, which are forgotten then (PQN)."""
+    """The timesteps of the last vector steps and no others, which are forgotten then (PQN)."""
 
     name: str = "rollout"
     from_replay = False
 
     length: int = Field(128, ge=1, le=1_000_000)
-    """T, ticks of a rollout."""
+    """T, vector steps of a rollout."""
     epochs: int = Field(4, ge=1)
     """Times that a rollout is learned."""
     minibatches: int = Field(16, ge=1)
-    """Updates in an epoch, each of other copies; a divisor of `actor.num_envs`."""
+    """Updates in an epoch, each of other environments; a divisor of `actor.num_envs`."""
 
     def steps_of_update(self, num_envs: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
 
     def misfits_in(self, run: Any) -> Iterator[str]:
-        count, copies = self.minibatches, run.actor.num_envs
+        count, num_envs = self.minibatches, run.actor.num_envs
         if run.network.core.is_windowed:
             yield (
                 f"learner.batches is rollout, but network.core is {run.network.core.name}, which reads a "
                 "window for each step and not a rollout once; try replay, or another core"
             )
-        if copies % count:
-            fitting = max(n for n in range(1, min(count, copies) + 1) if copies % n == 0)
+        if num_envs % count:
+            fitting = max(n for n in range(1, min(count, num_envs) + 1) if num_envs % n == 0)
             yield (
-                f"learner.batches.minibatches is {count}, no divisor of actor.num_envs {copies}; "
+                f"learner.batches.minibatches is {count}, no divisor of actor.num_envs {num_envs}; "
                 f"try {fitting}"
             )
 
@@ -136,7 +136,7 @@ class Soft(Member):
 
 
 class Hard(Member):
-    """It becomes a copy every so often."""
+    """It becomes an environment every so often."""
 
     name: str = "hard"
 

@@ -35,7 +35,7 @@ class Attention(NamedTuple):
     openness: np.ndarray
     """[L, T] how much of a layer's output its attention gate let in: |change| / (|change| + |input|)."""
     rollout: np.ndarray
-    """[T, T] over all layers; rows sum to 1."""
+    """[T, T] over all layers; timesteps sum to 1."""
 
 
 def attention(network: QNetwork, episode: Episode) -> Attention | None:
@@ -60,8 +60,8 @@ def _rollout(looked: np.ndarray, openness: np.ndarray) -> np.ndarray:
     length = looked.shape[-1]
     total = np.eye(length)
     for of_layer, share in zip(looked.sum(axis=1), openness, strict=True):
-        rows = of_layer / np.maximum(of_layer.sum(axis=-1, keepdims=True), 1e-30)
-        total = ((1 - share)[:, None] * np.eye(length) + share[:, None] * rows) @ total
+        timesteps = of_layer / np.maximum(of_layer.sum(axis=-1, keepdims=True), 1e-30)
+        total = ((1 - share)[:, None] * np.eye(length) + share[:, None] * timesteps) @ total
     return total
 
 

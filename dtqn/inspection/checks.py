@@ -18,17 +18,17 @@ from torch import Tensor
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, constant
 from dtqn.inspection.dependence import q_values
-from dtqn.inspection.recorder import of_copy
+from dtqn.inspection.recorder import of_env
 from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import Config
 from dtqn.training import setup
 from dtqn.training.replay_fields import MEMORIES, NAMES
 from dtqn.types import Sequences, StepInputs, length_mask
 
-COPIES, MOST_TICKS, EPISODES = 8, 600, 2
+NUM_ENVS, MOST_TICKS, EPISODES = 8, 600, 2
 SEQUENCES = 64
 RANDOM_SHARE = 0.5
-"""The share of random actions, so that the copies go different ways."""
+"""The share of random actions, so that the environments go different ways."""
 TOLERANCE = 1e-3
 """The largest difference, as a share of the range of Q-values, where nothing is rounded."""
 
@@ -43,7 +43,7 @@ class Check(NamedTuple):
 
 
 def check(config: Config, network: QNetwork, seed: int = 0) -> list[Check]:
-    """Episodes of a few copies, played by the run's actor into the run's replay, and read back.
+    """Episodes of a few environments, played by the run's actor into the run's replay, and read back.
 
     All on the CPU, where `network` is, whatever the run's device was.
     """
@@ -85,44 +85,45 @@ class _Played(NamedTuple):
 
 
 def _play(config: Config, network: QNetwork, seed: int) -> _Played:
-    env = setup.make_env(config, COPIES, np.random.SeedSequence(seed))
+    env = setup.make_env(config, NUM_ENVS, np.random.SeedSequence(seed))
     schema = setup.make_schema(config, network)
     layout = setup.sequence_layout(config)
     reach = memory_window(network) + layout.burn_in_length + layout.max_learn_timesteps
-    actor_config = config.actor.model_copy(update={"num_envs": COPIES})
-    kept = config.replay.model_copy(update={"capacity": (MOST_TICKS + reach + 2) * COPIES})
+    actor_config = config.actor.model_copy(update={"num_envs": NUM_ENVS})
+    kept = config.replay.model_copy(update={"capacity": (MOST_TICKS + reach + 2) * NUM_ENVS})
     small = config.model_copy(update={"actor": actor_config, "replay": kept})
     replay = setup.make_replay(small, schema)
     actor = Actor(
         env,
         network,
-        exploration=Exploration(np.full(COPIES, RANDOM_SHARE), constant(), 0),
-        bursts=Bursts(COPIES, share=0.0),
+        exploration=Exploration(np.full(NUM_ENVS, RANDOM_SHARE), constant(), 0),
+        bursts=Bursts(NUM_ENVS, share=0.0),
         generator=np.random.default_rng(seed),
         keep_cache=False,
     )
-    ticks: list[tuple[StepInputs, Any]] = []
-    ended = np.zeros(COPIES, int)
-    while len(ticks) < MOST_TICKS and (ended < EPISODES).any():
-        rows, _ = actor.tick()
-        stored = schema.stored(rows)
+    vector_steps: list[tuple[StepInputs, Any]] = []
+    ended = np.zeros(NUM_ENVS, int)
+    while len(vector_steps) < MOST_TICKS and (ended < EPISODES).any():
+        timesteps, _ = actor.vector_step()
+        stored = schema.stored(timesteps)
         replay.append(stored)
-        ended += rows.last
-        ticks.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), rows))
+        ended += timesteps.last
+        vector_steps.append((schema.inputs({name: x[:, None] for name, x in stored.items()}), timesteps))
     replay.end_episodes()
-    return _Played(config, network, _stretches(ticks), schema, replay)
+    return _Played(config, network, _stretches(vector_steps), schema, replay)
 
 
-def _stretches(ticks: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
+def _stretches(vector_steps: list[tuple[StepInputs, Any]]) -> list[_Stretch]:
     found = []
-    for copy in range(COPIES):
-        begins = [t for t, (_, rows) in enumerate(ticks) if rows.first[copy]]
-        for number, (start, stop) in enumerate(zip(begins, [*begins[1:], len(ticks)], strict=True)):
-            part = ticks[start:stop]
-            inputs = of_copy(copy, [x for x, _ in part])
+    for env_id in range(NUM_ENVS):
+        begins = [t for t, (_, timesteps) in enumerate(vector_steps) if timesteps.first[env_id]]
+        for number, (start, stop) in enumerate(zip(begins, [*begins[1:], len(vector_steps)], strict=True)):
+            part = vector_steps[start:stop]
+            inputs = of_env(env_id, [x for x, _ in part])
             reward = inputs.reward.float()
             q_max, q_taken = (
-                np.array([getattr(rows, name)[copy] for _, rows in part]) for name in ("q_max", "q_taken")
+                np.array([getattr(timesteps, name)[env_id] for _, timesteps in part])
+                for name in ("q_max", "q_taken")
             )
             found.append(_Stretch(inputs._replace(reward=reward), q_max, q_taken, number))
     return found
@@ -133,7 +134,7 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 
 def _by_one_call(played: _Played, later: bool) -> list[float]:
-    """In the first episodes of the copies, or in later ones."""
+    """In the first episodes of the environments, or in later ones."""
     return [
         _difference(q_values(played.network, x.inputs)[0].amax(dim=-1), torch.from_numpy(x.q_max))
         for x in played.episodes
@@ -164,7 +165,7 @@ def _learned(played: _Played, rounded: bool = False) -> list[float]:
         q = _learn_values(network, batch)
         seen = torch.from_numpy(sampled.learn[NAMES.q_max])
         real = length_mask(batch.learn_timesteps, q.shape[1])
-        if not memory_window(network):  # rows beyond a window are read by another one
+        if not memory_window(network):  # timesteps beyond a window are read by another one
             context = (config.network.core.reach or 0) + 1
             real &= (torch.arange(q.shape[1]) + batch.burn_in_timesteps[:, None]) < context
         other = _learn_values(network, _rounded(batch)) if rounded else seen

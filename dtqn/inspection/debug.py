@@ -27,9 +27,9 @@ from dtqn.training.setup import num_actions
 MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
 MAPPED_ROWS = 1_500_000
-"""Rows that a network runs for that, at most: fewer episodes are mapped where they are long."""
+"""Timesteps that a network runs for that, at most: fewer episodes are mapped where they are long."""
 BESIDE = 64
-"""Rows of a replacement that count for what else is computed of a step."""
+"""Timesteps of a replacement that count for what else is computed of a step."""
 ALMOST = 0.5
 """From this share of replacements on, an action counts as changed."""
 
@@ -40,7 +40,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     make_writable("--out", out)
     config, network = run.config, run.network
     generator = np.random.default_rng(asked.seed)
-    episodes = play(network, run.copies())
+    episodes = play(network, run.environments())
     found: dict[str, Any] = {
         "env": config.env,
         "agent": config.agent,
@@ -56,7 +56,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
         for number in range(len(episodes))
     ]
     if any(x is not None for x in cues):
-        found["cue"] = _cue_figures(cues, run.score(outcomes(network, run.copies(), show_other=True)))
+        found["cue"] = _cue_figures(cues, run.score(outcomes(network, run.environments(), show_other=True)))
     maps = _maps(network, episodes, asked, num_actions(run.task), generator)
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
@@ -68,8 +68,8 @@ def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, A
     known = [x for x in cues if x is not None]
     return {
         "episodes_that_show_it": len(known),
-        "rows": mean([float(x.rows.sum()) for x in known]),
-        "first_row": mean([float(np.flatnonzero(x.rows)[0]) for x in known]),
+        "rows": mean([float(x.timesteps.sum()) for x in known]),
+        "first_row": mean([float(np.flatnonzero(x.timesteps)[0]) for x in known]),
         "held_for": mean([float(measures.held(x)) for x in known]),
         "changes_the_last_decision": share([x.last_flips for x in known]),
         "changes_some_decision": share([bool(x.flips.any()) for x in known]),
@@ -87,7 +87,7 @@ def _maps(
     actions: int,
     generator: np.random.Generator,
 ) -> dict[int, Map]:
-    """Maps of failures and successes in turns, as far as the rows of all together allow."""
+    """Maps of failures and successes in turns, as far as the timesteps of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
     in_turns = (number for pair in zip(order, reversed(order), strict=True) for number in pair)
     left, maps = float(MAPPED_ROWS), dict[int, Map]()
@@ -157,7 +157,7 @@ DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
     """The findings as text."""
-    rows: list[tuple[str, str]] = [
+    timesteps: list[tuple[str, str]] = [
         ("run", f"{found['env']}, {found['agent']}, {found['weights']} weights"),
         ("score", f"{_score(found['score'])}; random actions {_score(found['random'])}"),
     ]
@@ -166,48 +166,50 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
             continue
         difference = f"{check.difference:.1e} of the range of Q-values"
         broken = f"BROKEN, by {difference}: {check.contract}"
-        rows.append((check.name, f"holds, to {difference}" if check.holds else broken))
+        timesteps.append((check.name, f"holds, to {difference}" if check.holds else broken))
     if "cue" in found:
-        rows += _cue(found["cue"])
+        timesteps += _cue(found["cue"])
     figures = found["dependence"]
     if "cue_times_its_share" in figures:
-        rows.append((
+        timesteps.append((
             "dependence",
-            f"cue rows hold {_figure(figures['cue_times_its_share'])} times their share of the last "
+            f"cue timesteps hold {_figure(figures['cue_times_its_share'])} times their share of the last "
             f"decision's; contamination {_figure(figures['contamination'])}",
         ))  # fmt: skip
     density = [x.value for x in figures["recall_density"] if x is not None]
-    rows += [
+    timesteps += [
         ("recall density", "; ".join(f"{d} back: {density[d]:.3f}" for d in DISTANCES if d < len(density))),
         (
             "on observations",
             f"{_figure(figures['on_observations'])} of the last decision, all earlier steps together",
         ),
-        ("on actions", f"{_figure(figures['on_actions'])}, by what rows name as the action before"),
+        ("on actions", f"{_figure(figures['on_actions'])}, by what timesteps name as the action before"),
     ]
     agreed = figures["agreement_of_attention"]
     if agreed["rank_correlation"] is not None:
         rank, three = (_figure(agreed[name]) for name in ("rank_correlation", "top_three"))
-        rows.append(("attention agrees", f"rank correlation {rank}, {three} of the largest three"))
-    rows += [(f"memory {name}", _score(x)) for name, x in found["disturbed"].items()]
-    rows += [(f"without memory, {one_line(name, 60)}", _score(x)) for name, x in found["memoryless"].items()]
-    rows += [(f"a stack of {steps} steps", _score(x)) for steps, x in found["stacked"].items()]
-    rows += [
+        timesteps.append(("attention agrees", f"rank correlation {rank}, {three} of the largest three"))
+    timesteps += [(f"memory {name}", _score(x)) for name, x in found["disturbed"].items()]
+    timesteps += [
+        (f"without memory, {one_line(name, 60)}", _score(x)) for name, x in found["memoryless"].items()
+    ]
+    timesteps += [(f"a stack of {steps} steps", _score(x)) for steps, x in found["stacked"].items()]
+    timesteps += [
         ("uses its memory?", _verdict(found["uses_memory"])),
         ("needs the task one?", _verdict(found["needs_memory"])),
         ("file", f"{out}/debug.json"),
     ]
-    return columns(rows, width)
+    return columns(timesteps, width)
 
 
 def _cue(cue: dict[str, Any]) -> list[tuple[str, str]]:
-    rows, first, held = (_figure(cue[name]) for name in ("rows", "first_row", "held_for"))
+    timesteps, first, held = (_figure(cue[name]) for name in ("rows", "first_row", "held_for"))
     last, some = (_share(cue[f"changes_{which}_decision"]) for which in ("the_last", "some"))
     others = _share(cue["other_rows_change_the_last_decision"])
     return [
-        ("cue", f"shown in {rows} rows, first at step {first}, held for {held} steps"),
+        ("cue", f"shown in {timesteps} timesteps, first at step {first}, held for {held} steps"),
         ("the other cue", f"changes the last decision in {last}, some decision in {some}"),
-        ("as many other rows", f"change the last decision in {others}"),
+        ("as many other timesteps", f"change the last decision in {others}"),
         ("shown the other cue", f"and the task played on: {_score(cue['score_when_the_other_is_shown'])}"),
     ]
 

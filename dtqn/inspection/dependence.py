@@ -1,6 +1,6 @@
 """How much a decision depends on what earlier steps showed: the memory is run again on another past.
 
-The observation of step k is replaced; all other rows and the actions stay as they were recorded, and the
+The observation of step k is replaced; all other timesteps and the actions stay as they were recorded, and the
 network runs on to the decision at step t. That is exact for the network. It need not be a history that the
 task can produce; where the task names its secret, showing the other one is.
 
@@ -25,14 +25,14 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree
 
 ROWS_PER_CALL = 20_000
-"""Rows of a batch that a network runs at a time."""
+"""Timesteps of a batch that a network runs at a time."""
 
 
 class Effect(NamedTuple):
-    """The effect of replaced rows on decisions.
+    """The effect of replaced timesteps on decisions.
 
     [M, T] each of M replacements. Of steps that are replaced one at a time their means over replacements,
-    [T, T] each: of the decision at t (row) on step k (column), 0 where k > t.
+    [T, T] each: of the decision at t (timestep) on step k (column), 0 where k > t.
     """
 
     advantage: np.ndarray
@@ -43,7 +43,7 @@ class Effect(NamedTuple):
 
 @torch.no_grad()
 def q_values(network: QNetwork, inputs: StepInputs, state: State | None = None) -> Tensor:
-    """Q-values [B, T, A] of rows [B, T, ...], a piece at a time, from the initial state or another one."""
+    """Q-values [B, T, A] of steps [B, T, ...], a piece at a time, from the initial state or another one."""
     batch, steps = inputs.first.shape
     state = network.initial_state(batch) if state is None else state
     piece = max(1, ROWS_PER_CALL // batch)
@@ -71,24 +71,24 @@ def replacements(
     others = [episode for number, episode in enumerate(episodes) if number != of]
     steps = torch.arange(episodes[of].length)
 
-    def rows(episode: Episode) -> Observation:
+    def timesteps(episode: Episode) -> Observation:
         place = steps.clamp(max=episode.length - 1)
         picked: Observation = map_tree(lambda x: x[:, place], episode.inputs.observation)
         return picked
 
     chosen = generator.choice(len(others), count, replace=len(others) < count)
-    joined: Observation = map_tree(lambda *x: torch.cat(x), *(rows(others[number]) for number in chosen))
+    joined: Observation = map_tree(lambda *x: torch.cat(x), *(timesteps(others[number]) for number in chosen))
     return joined
 
 
 def shown(inputs: StepInputs, observation: Observation, steps: Tensor) -> StepInputs:
-    """Rows [1, T, ...] that show `observation` [M, T, ...] at the `steps` [M or 1, T] that are True."""
+    """Timesteps [1, T, ...] that show `observation` [M, T, ...] at the `steps` [M or 1, T] that are True."""
 
     def choose(new: Tensor, old: Tensor) -> Tensor:
         return torch.where(steps.view(*steps.shape, *[1] * (old.dim() - 2)), new, old)
 
-    rows: StepInputs = copied(inputs, len(next(iter(leaves(observation).values()))))
-    return rows._replace(observation=map_tree(choose, observation, rows.observation))
+    timesteps: StepInputs = copied(inputs, len(next(iter(leaves(observation).values()))))
+    return timesteps._replace(observation=map_tree(choose, observation, timesteps.observation))
 
 
 @torch.no_grad()
@@ -98,12 +98,12 @@ def _by_step(
     steps: Collection[int] | None,
     other: Callable[[int, StepInputs], StepInputs | None],
 ) -> Effect:
-    """Each step by itself, with other rows from it on, after the state that the steps before it have left.
+    """Each step by itself, with other steps from it on, after the state that the steps before it have left.
 
     Args:
         steps: those that are changed, the columns of the others are nan; None: all.
-        other: gives rows [M, T - k, ...] for k and the rows [1, T - k, ...] from it on; None: nothing
-            changes.
+        other: gives timesteps [M, T - k, ...] for k and the timesteps [1, T - k, ...] from it on; None:
+            nothing changes.
     """
     found = np.full((2, episode.length, episode.length), np.nan)
     state = network.initial_state(1)
@@ -111,8 +111,8 @@ def _by_step(
         rest = map_tree(lambda x, k=k: x[:, k:], episode.inputs)
         if steps is None or k in steps:
             found[:, :, k] = 0.0
-            if (rows := other(k, rest)) is not None:
-                after = q_values(network, rows, copied(state, len(rows.first)))
+            if (timesteps := other(k, rest)) is not None:
+                after = q_values(network, timesteps, copied(state, len(timesteps.first)))
                 found[:, k:, k] = [x.mean(axis=0) for x in effect(episode, after, k)]
         state = network(map_tree(lambda x: x[:, :1], rest), state)[1]
     return Effect(*found)
@@ -136,25 +136,25 @@ def one_step(
 
 def block(network: QNetwork, episode: Episode, steps: np.ndarray, others: Observation) -> Effect:
     """All `steps` [T] bool at once, replaced by what `others` [M, T, ...] show there."""
-    rows = shown(episode.inputs, others, torch.from_numpy(steps)[None])
-    return effect(episode, q_values(network, rows))
+    timesteps = shown(episode.inputs, others, torch.from_numpy(steps)[None])
+    return effect(episode, q_values(network, timesteps))
 
 
 def actions_before(
     network: QNetwork, episode: Episode, num_actions: int, steps: Collection[int] | None = None
 ) -> np.ndarray:
-    """[T, T] as `Effect.advantage`: of the decision at t on the action that row k says was taken before.
+    """[T, T] as `Effect.advantage`: of the decision at t on the action that timestep k says was taken before.
 
-    The mean over all other actions, 0 where there are none; the rows show what they showed. `steps` is that
-    of `one_step`.
+    The mean over all other actions, 0 where there are none; the timesteps show what they showed. `steps` is
+    that of `one_step`.
     """
 
     def other(k: int, rest: StepInputs) -> StepInputs | None:
-        if k == 0 or num_actions == 1:  # the first row names no action
+        if k == 0 or num_actions == 1:  # the first timestep names no action
             return None
-        rows: StepInputs = map_tree(torch.clone, copied(rest, num_actions - 1))
+        timesteps: StepInputs = map_tree(torch.clone, copied(rest, num_actions - 1))
         taken = int(rest.prev_action[0, 0])
-        rows.prev_action[:, 0] = torch.tensor([a for a in range(num_actions) if a != taken])
-        return rows
+        timesteps.prev_action[:, 0] = torch.tensor([a for a in range(num_actions) if a != taken])
+        return timesteps
 
     return _by_step(network, episode, steps, other).advantage

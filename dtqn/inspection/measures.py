@@ -28,7 +28,7 @@ class Map(NamedTuple):
 
     dependence: Effect
     actions: np.ndarray
-    """[T, T] of the decision at t on the action that row k names."""
+    """[T, T] of the decision at t on the action that timestep k names."""
     attention: np.ndarray | None
     """[T, T] its rollout."""
 
@@ -60,16 +60,16 @@ def mapped(
 class Cue(NamedTuple):
     """The effect of the secret that the task names on one episode's decisions."""
 
-    rows: np.ndarray
-    """[T] bool: the rows that show it."""
+    timesteps: np.ndarray
+    """[T] bool: the timesteps that show it."""
     changes: np.ndarray
-    """[T] of the advantages, with the other secret shown in all its rows."""
+    """[T] of the advantages, with the other secret shown in all its timesteps."""
     flips: np.ndarray
     """[T] bool: then another action is the greedy one."""
     last_flips: bool
-    """Whether it is for the last decision with the other secret in the rows before that decision's own."""
+    """Whether it is for the last decision with the other secret in the steps before that decision's own."""
     other_flips: float | None
-    """The share of replacements of as many other rows before the last decision that change its action."""
+    """The share of replacements of as many other steps before the last decision that change its action."""
 
 
 def cue(
@@ -77,19 +77,19 @@ def cue(
 ) -> Cue | None:
     """None where the task names no secret, or this episode never shows it before its last decision."""
     episode, last = episodes[of], episodes[of].length - 1
-    rows = episode.cue
-    if rows is None or episode.other is None or not rows[:last].any():
+    timesteps = episode.cue
+    if timesteps is None or episode.other is None or not timesteps[:last].any():
         return None
-    swapped = dependence.block(network, episode, rows, episode.other)
-    before = rows & (np.arange(len(rows)) < last)
+    swapped = dependence.block(network, episode, timesteps, episode.other)
+    before = timesteps & (np.arange(len(timesteps)) < last)
     last_flips = bool(dependence.block(network, episode, before, episode.other).flips[0, last])
-    rest, other_flips = np.flatnonzero(~rows[:last]), None
+    rest, other_flips = np.flatnonzero(~timesteps[:last]), None
     if len(rest):
         chosen = np.zeros(episode.length, bool)
-        chosen[generator.choice(rest, min(len(rest), int(rows[:last].sum())), replace=False)] = True
+        chosen[generator.choice(rest, min(len(rest), int(timesteps[:last].sum())), replace=False)] = True
         others = dependence.replacements(episodes, of, replacements, generator)
         other_flips = float(dependence.block(network, episode, chosen, others).flips[:, last].mean())
-    return Cue(rows, swapped.advantage[0], swapped.flips[0], last_flips, other_flips)
+    return Cue(timesteps, swapped.advantage[0], swapped.flips[0], last_flips, other_flips)
 
 
 def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
@@ -106,32 +106,32 @@ def recall_density(maps: Sequence[Map]) -> list[Figure | None]:
 
 
 def times_its_share(found: Cue, of: Map) -> float:
-    """The last decision's dependence on the cue's rows, as a multiple of their share of the rows before."""
-    rows = found.rows[:-1]
-    return _share_of(rows, of) / float(rows.mean())
+    """The last decision's dependence on the cue's steps, as a multiple of their share of the steps before."""
+    timesteps = found.timesteps[:-1]
+    return _share_of(timesteps, of) / float(timesteps.mean())
 
 
 def contamination(found: Cue, of: Map) -> float:
-    """The share of the last decision's dependence on earlier rows that show no cue."""
-    return _share_of(~found.rows[:-1], of)
+    """The share of the last decision's dependence on earlier timesteps that show no cue."""
+    return _share_of(~found.timesteps[:-1], of)
 
 
-def _share_of(rows: np.ndarray, of: Map) -> float:
-    """That of some of the rows before the last decision in its dependence; nan where it has none."""
+def _share_of(timesteps: np.ndarray, of: Map) -> float:
+    """That of some of the timesteps before the last decision in its dependence; nan where it has none."""
     before = of.dependence.advantage[-1, :-1]
     total = float(before.sum())
-    return float(before[rows].sum()) / total if total > 0 else math.nan
+    return float(before[timesteps].sum()) / total if total > 0 else math.nan
 
 
 def held(found: Cue) -> int:
     """The longest time for which a decision has depended on a cue that was no longer shown, in steps.
 
-    It is counted from the last row that showed the cue, the decision's own included: what is in sight is seen
-    and not remembered.
+    It is counted from the last timestep that showed the cue, the decision's own included: what is in sight is
+    seen and not remembered.
     """
-    steps = np.arange(len(found.rows))
-    since = steps - np.maximum.accumulate(np.where(found.rows, steps, -1))
-    seen = np.logical_or.accumulate(found.rows)
+    steps = np.arange(len(found.timesteps))
+    since = steps - np.maximum.accumulate(np.where(found.timesteps, steps, -1))
+    seen = np.logical_or.accumulate(found.timesteps)
     return int(since[seen & (found.changes > HELD)].max(initial=0))
 
 

@@ -123,11 +123,13 @@ class Observations:
         return [json.loads(text) for text in self._numbers]
 
     def of(self, observation: Observation) -> list[int]:
-        """The numbers of what is seen in rows [1, T, ...]."""
+        """The numbers of what is seen in timesteps [1, T, ...]."""
         named = observation if isinstance(observation, dict) else {"": observation}
         arrays = [named[part.name][0].numpy() for part in self.parts]
         return [
-            self._number([self._value(part, rows[t]) for part, rows in zip(self.parts, arrays, strict=True)])
+            self._number(
+                [self._value(part, timesteps[t]) for part, timesteps in zip(self.parts, arrays, strict=True)]
+            )
             for t in range(len(arrays[0]))
         ]
 
@@ -176,12 +178,12 @@ def as_data(directory: RunDir, asked: Asked, pictures: Pictures) -> dict[str, An
     All episodes are played, and the same ones again for pictures of those that are shown.
     """
     run = load(directory, asked.weights, asked.played, asked.seed)
-    chosen, why = choose(outcomes(run.network, run.copies()), asked.shown, run.task.has_success), ""
+    chosen, why = choose(outcomes(run.network, run.environments()), asked.shown, run.task.has_success), ""
     try:
-        episodes = play(run.network, run.copies("rgb_array"), pictures_of=chosen, keep_picture=png)
+        episodes = play(run.network, run.environments("rgb_array"), pictures_of=chosen, keep_picture=png)
     except Exception as error:  # whatever a task's own renderer raises
         why = one_line(error)
-        episodes = play(run.network, run.copies())
+        episodes = play(run.network, run.environments())
     observations = Observations(parts_of(run.task), pictures)
     generator = np.random.default_rng(run.seed)
     told = [_episode(run, episodes, number, observations, generator) for number in chosen]
@@ -249,7 +251,7 @@ def _episode(
         "steps": steps.tolist(),
         "action": episode.action[steps].tolist(),
         "reward": [_digits(episode.reward[t]) for t in steps],
-        "q": [[_digits(x) for x in row] for row in episode.q[steps].tolist()],
+        "q": [[_digits(x) for x in timestep] for timestep in episode.q[steps].tolist()],
         "view": seen,
         "picture": None if pictures is None else [observations.pictures.add(pictures[t]) for t in shown],
         "cue": None if episode.cue is None else np.flatnonzero(episode.cue[steps]).tolist(),
@@ -266,7 +268,10 @@ def _of_shown(found: Map, steps: np.ndarray) -> dict[str, list[list[int]]]:
         "attention": found.attention,
     }
     return {
-        name: [np.rint(of[t, steps[: row + 1]] * MILLE).astype(int).tolist() for row, t in enumerate(steps)]
+        name: [
+            np.rint(of[t, steps[: timestep + 1]] * MILLE).astype(int).tolist()
+            for timestep, t in enumerate(steps)
+        ]
         for name, of in maps.items()
         if of is not None
     }

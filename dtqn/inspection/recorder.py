@@ -2,7 +2,7 @@
 
 `debug`, `watch` and `report` all read them, and run them again with another past.
 
-Legend: N copies, T decisions of an episode, A actions.
+Legend: N environments, T decisions of an episode, A actions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dtqn.types import Observation, State, StepInputs, leaves, map_tree, reset_s
 from envs import TaskSpec, pictures
 
 MOST_BYTES = 2_000_000_000
-"""Bytes of the rows that are kept."""
+"""Bytes of the timesteps that are kept."""
 
 Intervention = Callable[[np.ndarray, State, State], State]
-"""(steps [N] since each episode's start, the state before the row, the initial one) -> another state."""
+"""(steps [N] since each episode's start, the state before the timestep, the initial one) -> another state."""
 
 
 class Episode(NamedTuple):
-    """The rows at which an action was taken."""
+    """The timesteps at which an action was taken."""
 
     inputs: StepInputs
     """[1, T, ...]"""
@@ -60,7 +60,7 @@ class Episode(NamedTuple):
 
     @property
     def cue(self) -> np.ndarray | None:
-        """[T] bool: the rows that show the secret; None where `other` is."""
+        """[T] bool: the timesteps that show the secret; None where `other` is."""
         if self.other is None:
             return None
         shown, other = leaves(self.inputs.observation), leaves(self.other)
@@ -87,7 +87,7 @@ class TrainedRun(NamedTuple):
     """How many are played."""
     seed: Any
 
-    def copies(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    def environments(self, render_mode: str | None = None) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
         """Fresh ones of the task, for `play` and `outcomes`."""
         return make_env(self.config, self.episodes, np.random.SeedSequence(self.seed), render_mode)
 
@@ -118,35 +118,37 @@ def play(
     pictures_of: Collection[int] = (),
     keep_picture: Callable[[np.ndarray], Any] = lambda picture: picture,
 ) -> list[Episode]:
-    """The first episode of every copy, by the action of largest Q.
+    """The first episode of every environment, by the action of largest Q.
 
     Args:
-        env: fresh copies; they are closed afterwards.
-        pictures_of: the copies whose episodes have `pictures`; `env` must have a render mode.
+        env: fresh environments; they are closed afterwards.
+        pictures_of: the environments whose episodes have `pictures`; `env` must have a render mode.
         keep_picture: makes what is kept of a picture, uint8 [height, width, 3].
 
     Raises:
-        ConfigError: their rows take more than `MOST_BYTES`.
+        ConfigError: their timesteps take more than `MOST_BYTES`.
     """
     kept: list[_Tick] = []
-    seen: dict[int, list[Any]] = {copy: [] for copy in pictures_of}
+    seen: dict[int, list[Any]] = {env_id: [] for env_id in pictures_of}
 
-    def keep(tick: _Tick) -> None:
-        kept.append(tick)
+    def keep(vector_step: _Tick) -> None:
+        kept.append(vector_step)
         if len(kept) * _bytes(kept[0]) > MOST_BYTES:
             raise ConfigError(
-                f"--episodes is {env.num_envs}: after {len(kept)} steps their rows take more than "
+                f"--episodes is {env.num_envs}: after {len(kept)} steps their timesteps take more than "
                 f"{size(MOST_BYTES)}; try {max(2, env.num_envs // 10)}, and fewer --replacements"
             )
 
     def look(left: Collection[int]) -> None:
-        wanted = [copy for copy in left if copy in seen]
+        wanted = [env_id for env_id in left if env_id in seen]
         if wanted:
-            for copy, picture in zip(wanted, pictures.of_envs(env, wanted), strict=True):
-                seen[copy].append(keep_picture(picture))
+            for env_id, picture in zip(wanted, pictures.of_envs(env, wanted), strict=True):
+                seen[env_id].append(keep_picture(picture))
 
     ends = outcomes(network, env, keep=keep, look=look)
-    return [_episode(kept, copy, end)._replace(pictures=seen.get(copy)) for copy, end in enumerate(ends)]
+    return [
+        _episode(kept, env_id, end)._replace(pictures=seen.get(env_id)) for env_id, end in enumerate(ends)
+    ]
 
 
 def outcomes(
@@ -157,27 +159,27 @@ def outcomes(
     random_actions: RandomActions | None = None,
     show_other: bool = False,
     keep: Callable[[_Tick], None] | None = None,
-    look: Callable[[Collection[int]], None] = lambda copies: None,
+    look: Callable[[Collection[int]], None] = lambda environments: None,
 ) -> list[Outcome]:
     """The ends of these episodes.
 
     Args:
-        env: fresh copies; they are closed afterwards.
-        intervene: changes the network's state before each row.
+        env: fresh environments; they are closed afterwards.
+        intervene: changes the network's state before each timestep.
         random_actions: takes some actions at random; None: all are those of largest Q.
         show_other: let the network see what another secret would show, in the task as it is.
         keep: is given all that is seen and done, and what another secret would show.
-        look: is told the copies at each decision of their episodes, and at their ends.
+        look: is told the environments at each decision of their episodes, and at their ends.
     """
     with contextlib.closing(env):
-        rows, count = VectorTimesteps(env), env.num_envs
+        timesteps, count = VectorTimesteps(env), env.num_envs
         initial = network.initial_state(1)
         state = copied(initial, count)
         parameter = next(iter(network.parameters()))
         ends: list[Outcome | None] = [None] * count
-        while left := [copy for copy, end in enumerate(ends) if end is None]:
+        while left := [env_id for env_id, end in enumerate(ends) if end is None]:
             look(left)
-            inputs = rows.inputs(parameter.device, parameter.dtype)
+            inputs = timesteps.inputs(parameter.device, parameter.dtype)
             asks = show_other or keep is not None
             other = _other(env, left, inputs.observation) if asks else None
             if show_other and other is not None:
@@ -185,28 +187,28 @@ def outcomes(
             with torch.no_grad():
                 state = reset_states(state, initial, inputs.first[:, 0])
                 if intervene is not None:
-                    state = intervene(rows.length, state, initial)
+                    state = intervene(timesteps.length, state, initial)
                 output, state, _ = network(inputs, state)
             q = output.q[:, 0]
             action = q.argmax(dim=-1).numpy()
             if random_actions is not None:
                 action = random_actions.act(action)
-            ended = rows.step(action)
+            ended = timesteps.step(action)
             if keep is not None:
-                keep(_Tick(inputs, other, action, q, rows.reward))
-            for copy, value, length, success in zip(np.flatnonzero(rows.last), *ended, strict=True):
-                ends[copy] = ends[copy] or Outcome(int(length), float(value), bool(success))
-            look([copy for copy in left if ends[copy] is not None])
+                keep(_Tick(inputs, other, action, q, timesteps.reward))
+            for env_id, value, length, success in zip(np.flatnonzero(timesteps.last), *ended, strict=True):
+                ends[env_id] = ends[env_id] or Outcome(int(length), float(value), bool(success))
+            look([env_id for env_id in left if ends[env_id] is not None])
         return [end for end in ends if end is not None]
 
 
 def copied(tree: Any, count: int) -> Any:
-    """Tensors [1, ...] as [count, ...] of the same rows, which nobody may write."""
+    """Tensors [1, ...] as [count, ...] of the same timesteps, which nobody may write."""
     return map_tree(lambda x: x.expand(count, *x.shape[1:]), tree)
 
 
 class _Tick(NamedTuple):
-    """One row of every copy."""
+    """One timestep of every environment."""
 
     inputs: StepInputs
     """[N, 1, ...]"""
@@ -220,41 +222,41 @@ class _Tick(NamedTuple):
     """[N] that came of the action."""
 
 
-def _bytes(tick: _Tick) -> int:
-    parts = [*leaves(tick.inputs).values(), *leaves(tick.other).values(), tick.q]
+def _bytes(vector_step: _Tick) -> int:
+    parts = [*leaves(vector_step.inputs).values(), *leaves(vector_step.other).values(), vector_step.q]
     return sum(part.numel() * part.element_size() for part in parts)
 
 
-def _other(env: Any, copies: list[int], observation: Observation) -> Observation | None:
-    """The observation [N, 1, ...], with that of another secret in these copies."""
+def _other(env: Any, environments: list[int], observation: Observation) -> Observation | None:
+    """The observation [N, 1, ...], with that of another secret in these environments."""
     observe = getattr(env, "observe_other", None)
-    shown = None if observe is None else observe(copies)
+    shown = None if observe is None else observe(environments)
     if shown is None:
         return None
 
     def put(own: Tensor, found: np.ndarray) -> Tensor:
-        return own.index_copy(0, torch.tensor(copies), torch.from_numpy(found)[:, None])
+        return own.index_copy(0, torch.tensor(environments), torch.from_numpy(found)[:, None])
 
     found: Observation = map_tree(put, observation, shown)
     return found
 
 
-def _episode(ticks: list[_Tick], copy: int, end: Outcome) -> Episode:
-    inputs, others, actions, q, rewards = zip(*ticks[: end.length], strict=True)
+def _episode(vector_steps: list[_Tick], env_id: int, end: Outcome) -> Episode:
+    inputs, others, actions, q, rewards = zip(*vector_steps[: end.length], strict=True)
     return Episode(
-        inputs=of_copy(copy, inputs),
-        other=None if others[0] is None else of_copy(copy, others),
-        action=np.array([x[copy] for x in actions]),
-        q=torch.stack([x[copy] for x in q]),
-        reward=np.array([x[copy] for x in rewards]),
+        inputs=of_env(env_id, inputs),
+        other=None if others[0] is None else of_env(env_id, others),
+        action=np.array([x[env_id] for x in actions]),
+        q=torch.stack([x[env_id] for x in q]),
+        reward=np.array([x[env_id] for x in rewards]),
         episode_return=end.episode_return,
         success=end.success,
     )
 
 
-def of_copy(copy: int, trees: Sequence[Any]) -> Any:
-    """The rows [1, T, ...] of one copy, of T trees of tensors [N, 1, ...]."""
-    return map_tree(lambda *rows: torch.cat([x[copy : copy + 1] for x in rows], dim=1), *trees)
+def of_env(env_id: int, trees: Sequence[Any]) -> Any:
+    """The timesteps [1, T, ...] of one environment, of T trees of tensors [N, 1, ...]."""
+    return map_tree(lambda *timesteps: torch.cat([x[env_id : env_id + 1] for x in timesteps], dim=1), *trees)
 
 
 def disturbances(length: float) -> dict[str, Intervention]:
@@ -276,7 +278,7 @@ def _emptied(every: int) -> Intervention:
 
 
 def _exchanged(at: int) -> Intervention:
-    """Memory of the next copy that is at the same step; a copy that is alone there keeps its own."""
+    """Memory of the next copy that is at the same step; an environment that is alone there keeps its own."""
 
     def change(steps: np.ndarray, state: State, initial: State) -> State:
         here, donor = np.flatnonzero(steps == at), np.arange(len(steps))

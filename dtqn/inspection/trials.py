@@ -132,13 +132,13 @@ def verdicts(
         episodes: the run's own, where they have been played.
     """
     task = run.task
-    episodes = outcomes(run.network, run.copies()) if episodes is None else episodes
+    episodes = outcomes(run.network, run.environments()) if episodes is None else episodes
     intact, length = run.score(episodes), float(np.mean([x.length for x in episodes]))
     random = _random(run, asked)
     best = task.success_ceiling if task.has_success else task.best_return
     best = intact.value if best is None else best
     disturbed = {
-        name: run.score(outcomes(run.network, run.copies(), intervene=change))
+        name: run.score(outcomes(run.network, run.environments(), intervene=change))
         for name, change in disturbances(length).items()
     }
     memoryless, stacked = _scores(rivals, asked.seed)
@@ -156,8 +156,8 @@ def verdicts(
 
 def _random(run: TrainedRun, asked: Asked) -> Figure:
     """The score of uniformly random actions."""
-    copies = min(asked.episodes, run.config.evaluation.num_envs)
-    env = make_env(run.config, copies, np.random.SeedSequence(asked.seed))
+    num_envs = min(asked.episodes, run.config.evaluation.num_envs)
+    env = make_env(run.config, num_envs, np.random.SeedSequence(asked.seed))
     generator = np.random.default_rng(asked.seed)
     return evaluate_random(env, asked.episodes, run.task.has_success, generator).score_interval
 
@@ -167,14 +167,14 @@ def _scores(rivals: Rivals, seed: int) -> tuple[dict[str, Figure], dict[int, Fig
     memoryless, stacked = dict[str, Figure](), dict[int, Figure]()
     for path, rival in rivals.items():
         steps = int(rival.config.task.model_dump()["frame_stack"])
-        found = rival.score(outcomes(rival.network, rival.copies()))
+        found = rival.score(outcomes(rival.network, rival.environments()))
         if steps > 1:
             stacked[steps] = max(stacked.get(steps, found), found)
             continue
         memoryless[path] = found
         for share in RANDOM_SHARES:
             chance = random_actions(rival.config, share, np.random.SeedSequence(seed))
-            found = rival.score(outcomes(rival.network, rival.copies(), random_actions=chance))
+            found = rival.score(outcomes(rival.network, rival.environments(), random_actions=chance))
             memoryless[f"{path}, {share:.0%} random actions"] = found
     return memoryless, stacked
 

@@ -43,7 +43,7 @@ class Shown(NamedTuple):
     episode: Episode
     """With pictures, uint8 [height, width, 3], where the task has any and they are wanted."""
     dependence: np.ndarray | None
-    """[T, T] of the decision at t (row) on what step k showed (column); None where it is too long."""
+    """[T, T] of the decision at t (timestep) on what step k showed (column); None where it is too long."""
     success: bool | None
     """None where the task defines none."""
 
@@ -121,9 +121,9 @@ def _largest(shown: Shown, t: int) -> str:
     """The steps that a decision depends on most, and how much, in words."""
     if shown.dependence is None:
         return ""
-    row = shown.dependence[t, : t + 1]
-    order: Sequence[int] = np.argsort(-row, kind="stable")[:_NAMED].tolist()
-    named = [f"{k} ({row[k]:.2f})" for k in order if row[k] >= _LEAST]
+    timestep = shown.dependence[t, : t + 1]
+    order: Sequence[int] = np.argsort(-timestep, kind="stable")[:_NAMED].tolist()
+    named = [f"{k} ({timestep[k]:.2f})" for k in order if timestep[k] >= _LEAST]
     return f"  depends on {', '.join(named)}" if named else ""
 
 
@@ -137,7 +137,7 @@ def outcome(shown: Shown) -> str:
 REPLACEMENTS = 16
 """Other episodes that give what is shown in place of a past step."""
 MOST_ROWS = 2_000_000
-"""Rows that the network runs for an episode's dependence, at most: seconds on one core."""
+"""Timesteps that the network runs for an episode's dependence, at most: seconds on one core."""
 _COLUMNS, _LINES, _BESIDE = 48, 24, 44  # of the picture at most, and of the text beside it
 """The most that a picture takes of the terminal."""
 _SIDE = 300
@@ -187,8 +187,10 @@ def record(run: TrainedRun, number: int, draws: bool) -> Shown:
     Args:
         draws: keep pictures of it; the task must be one that can be drawn.
     """
-    copies = run._replace(episodes=1, seed=(run.seed, number)).copies("rgb_array" if draws else None)
-    (episode,) = play(run.network, copies, pictures_of=[0] if draws else [])
+    environments = run._replace(episodes=1, seed=(run.seed, number)).environments(
+        "rgb_array" if draws else None
+    )
+    (episode,) = play(run.network, environments, pictures_of=[0] if draws else [])
     return Shown(
         number=number,
         actions=run.task.name_actions(),
@@ -202,7 +204,7 @@ def _dependence(run: TrainedRun, episode: Episode) -> np.ndarray | None:
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
     if REPLACEMENTS * episode.length**2 / 2 > MOST_ROWS:
         return None
-    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).copies())
+    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).environments())
     generator = np.random.default_rng(run.seed)
     shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage

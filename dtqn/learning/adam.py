@@ -84,7 +84,7 @@ class Flat:
         return [x.to(self._parameters[group[0]].dtype) for x, group in zip(joined, self._groups, strict=True)]
 
     def views(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The inverse of `join`, without a copy."""
+        """The inverse of `join`, without an environment."""
         found: dict[int, Tensor] = {}
         for group, tensor in zip(self._groups, tensors, strict=True):
             sizes = [self._parameters[place].numel() for place in group]

@@ -1,15 +1,15 @@
-"""Batches: the rows that are learned, their bootstrap values, and the split of a batch into parts.
+"""Batches: the timesteps that are learned, their bootstrap values, and the split of a batch into parts.
 
-This suite's agents learn the rows after the burn-in and bootstrap from the same pass (`same_rows`). DTQN's
-public code learns a whole window (`whole_sequence`) and bootstraps from the next one (`next_window`). Given
-the K rows up to step t and the row after it, r_0 .. r_K, the Q-values of the steps come from the window
-r_0 .. r_{K-1} and the bootstrap values from the window r_1 .. r_K, which lacks row r_0.
+This suite's agents learn the timesteps after the burn-in and bootstrap from the same pass (`same_rows`).
+DTQN's public code learns a whole window (`whole_sequence`) and bootstraps from the next one (`next_window`).
+Given the K timesteps up to step t and the timestep after it, r_0 .. r_K, the Q-values of the steps come from
+the window r_0 .. r_{K-1} and the bootstrap values from the window r_1 .. r_K, which lacks timestep r_0.
 
 Where a learner has two cores, a batch is split into the shorter and the longer sequences, and its gradient is
 the sum of the gradients of both parts, which run side by side. Each part is cropped to its own longest
 sequence and memory, which saves the padding of the short ones.
 
-Legend: B sequences, P burn-in (or context) rows, R rows of the learned segment.
+Legend: B sequences, P burn-in (or context) timesteps, R timesteps of the learned segment.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Outputs(NamedTuple):
     """The networks' outputs on the learned segment, [B, R, ...] each."""
 
     online: QOutput
-    """The online network's, with gradient; a sequence's last row has no TD error and may hold anything."""
+    """The online network's, with gradient; a sequence's last step has no TD error and may hold anything."""
     target: QOutput
-    """The target network's: the values that rows are bootstrapped with."""
+    """The target network's: the values that timesteps are bootstrapped with."""
     chooser: QOutput
     """The online network's: the actions of these values, with double Q-learning."""
     memory: dict[str, Tensor] | None
@@ -42,7 +42,7 @@ class Outputs(NamedTuple):
 
 
 def whole_sequence(batch: Sequences) -> Sequences:
-    """`batch` with its burn-in rows put before the learned segment, to be learned as well."""
+    """`batch` with its burn-in timesteps put before the learned segment, to be learned as well."""
     burned, device = batch.burn_in.first.shape[1], batch.learn_timesteps.device
     before, learn_timesteps = (
         batch.burn_in_timesteps[:, None],
@@ -51,13 +51,13 @@ def whole_sequence(batch: Sequences) -> Sequences:
     longest = largest(learn_timesteps, burned + batch.learn.first.shape[1])
     place = torch.minimum(torch.arange(longest, device=device), learn_timesteps[:, None] - 1)
     index = torch.where(place < before, place, place - before + burned)
-    rows = torch.arange(len(index), device=device)[:, None]
+    timesteps = torch.arange(len(index), device=device)[:, None]
 
     def joined(burn_in: Tensor, learn: Tensor) -> Tensor:
-        return torch.cat([burn_in, learn], dim=1)[rows, index]
+        return torch.cat([burn_in, learn], dim=1)[timesteps, index]
 
-    # No row before the anchor terminates.
-    discount = F.pad(batch.discount, (burned, 0), value=1.0)[rows, index]
+    # No timestep before the sequence start terminates.
+    discount = F.pad(batch.discount, (burned, 0), value=1.0)[timesteps, index]
     return batch._replace(
         burn_in=map_tree(lambda x: x[:, :0], batch.burn_in),
         burn_in_facts={},
@@ -70,47 +70,47 @@ def whole_sequence(batch: Sequences) -> Sequences:
     )
 
 
-def same_rows(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
-    """Rows are learned and bootstrapped from in one pass of each network.
+def same_timesteps(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
+    """Timesteps are learned and bootstrapped from in one pass of each network.
 
     There is one pass where the online network is its own target.
     """
-    # Both networks read the same rows, so the places of these are worked out once.
+    # Both networks read the same timesteps, so the places of these are worked out once.
     batch = batch._replace(packing=Packing(batch))
-    output, trace = online.learn_values(batch, want_memory)
+    output, memory = online.learn_values(batch, want_memory)
     if target is online:
-        return Outputs(output, output, output, trace)
+        return Outputs(output, output, output, memory)
     with torch.no_grad():
-        return Outputs(output, target.learn_values(batch)[0], output, trace)
+        return Outputs(output, target.learn_values(batch)[0], output, memory)
 
 
 def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
-    """Rows are bootstrapped from in passes of their own, which do not have the sequence's first row.
+    """Timesteps are bootstrapped from in passes of their own, which do not have the sequence's first step.
 
     Row 0 is never bootstrapped from, but its values say which policy took the sequence's first step (the
     bonus of Munchausen) and how large values are (Watkins' tolerance). The online network's are those of the
-    first pass. A target network has no such pass: the values of row 1 stand in their place, and settings that
-    would read them are refused (`LearnerConfig.misfits`).
+    first pass. A target network has no such pass: the values of step 1 stand in their place, and settings
+    that would read them are refused (`LearnerConfig.misfits`).
     """
-    # The last row has no TD error, and nothing else needs its value in this pass.
-    output, trace = online.learn_values(
+    # The last timestep has no TD error, and nothing else needs its value in this pass.
+    output, memory = online.learn_values(
         batch._replace(learn_timesteps=batch.learn_timesteps - 1), want_memory
     )
     with torch.no_grad():
-        later = without_first_row(batch)
+        later = without_first_timestep(batch)
 
         def after(first: Tensor, rest: Tensor) -> Tensor:
             return torch.cat([first[:, :1], rest], dim=1)
 
         chooser: QOutput = map_tree(after, output, online.learn_values(later)[0])
         if target is online:
-            return Outputs(output, chooser, chooser, trace)
+            return Outputs(output, chooser, chooser, memory)
         of_target = target.learn_values(later)[0]
-        return Outputs(output, map_tree(after, of_target, of_target), chooser, trace)
+        return Outputs(output, map_tree(after, of_target, of_target), chooser, memory)
 
 
-def without_first_row(batch: Sequences) -> Sequences:
-    """`batch`, which has no burn-in, without the first row of its sequences."""
+def without_first_timestep(batch: Sequences) -> Sequences:
+    """`batch`, which has no burn-in, without the first timestep of its sequences."""
     assert batch.burn_in.first.shape[1] == 0
     return batch._replace(
         episode_step=batch.episode_step + 1,
@@ -134,8 +134,8 @@ def split(batch: Sequences, packs: bool) -> list[Tensor]:
     size, device = len(batch.learn_timesteps), batch.learn_timesteps.device
     if size == 1 or not follow_data(batch.learn_timesteps):
         return [torch.arange(size, device=device)]
-    # Rows of the learned segment are run by both networks, once with a gradient; what comes before costs about a
-    # quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
+    # Timesteps of the learned segment are run by both networks, once with a gradient; what comes before costs
+    # about a quarter (memory: projections alone) to a half (burn-in: forward alone) of that.
     before = batch.memory_valid.sum(dim=1) + 2 * batch.burn_in_timesteps
     cost, order = (4 * batch.learn_timesteps + before).sort(stable=True)
     if packs:
@@ -153,11 +153,11 @@ def take(batch: Sequences, members: Tensor) -> Sequences:
     if len(members) == len(batch.learn_timesteps):
         return batch
     memory = int(batch.memory_valid[members].sum(dim=1).max())
-    burned, rows = int(batch.burn_in_timesteps[members].max()), int(batch.learn_timesteps[members].max())
+    burned, timesteps = int(batch.burn_in_timesteps[members].max()), int(batch.learn_timesteps[members].max())
     return batch.by_block(
         memory=lambda x: x[members, max(0, x.shape[1] - memory) :],
         burn_in=lambda x: x[members, :burned],
-        learn=lambda x: x[members, :rows],
+        learn=lambda x: x[members, :timesteps],
         sequence=lambda x: x[members],
     )
 
@@ -168,41 +168,41 @@ def join(parts: list[Tensor], members: list[Tensor]) -> Tensor:
 
 
 class MemoryBlock(NamedTuple):
-    """The trace of burn-in and learned segment, padding included."""
+    """The stored memory of burn-in and learned segment, padding included."""
 
     real: Tensor
     """[B, P + R] bool: no padding."""
     offset: Tensor
-    """[B, P + R] rows after the sequence's anchor."""
-    rows: dict[str, Tensor]
+    """[B, P + R] timesteps after the sequence's start."""
+    timesteps: dict[str, Tensor]
     """Field -> [B, P + R, ...]"""
 
     @classmethod
-    def of(cls, batch: Sequences, rows: dict[str, Tensor]) -> MemoryBlock:
+    def of(cls, batch: Sequences, timesteps: dict[str, Tensor]) -> MemoryBlock:
         device = batch.learn_timesteps.device
         burned = torch.arange(batch.burn_in.first.shape[1], device=device)
         learned = torch.arange(batch.learn.first.shape[1], device=device).expand(
             len(batch.learn_timesteps), -1
         )
         burn_in_timesteps = batch.burn_in_timesteps[:, None]
-        # Burn-in lies before the anchor: its offsets are negative, and those of its padding are not read.
+        # Burn-in lies before the start: its offsets are negative, and those of its padding are not read.
         offset = torch.cat([burned - burn_in_timesteps, learned], dim=1)
         real = torch.cat([burned < burn_in_timesteps, learned < batch.learn_timesteps[:, None]], dim=1)
-        return cls(real, offset, rows)
+        return cls(real, offset, timesteps)
 
     def fresh(self, members: Tensor) -> FreshMemory:
-        """The real rows, of the sequences that are `members` [B] of the whole batch."""
+        """The real timesteps, of the sequences that are `members` [B] of the whole batch."""
         sequence, column = self.real.nonzero().unbind(1)
-        rows = {name: values[sequence, column] for name, values in self.rows.items()}
-        return FreshMemory(members[sequence], self.offset[sequence, column], rows)
+        timesteps = {name: values[sequence, column] for name, values in self.timesteps.items()}
+        return FreshMemory(members[sequence], self.offset[sequence, column], timesteps)
 
 
-def join_memory(traces: list[MemoryBlock | None], members: list[Tensor]) -> FreshMemory | None:
-    """The real rows of all parts as one, by places in the whole batch."""
+def join_memory(memories: list[MemoryBlock | None], members: list[Tensor]) -> FreshMemory | None:
+    """The real timesteps of all parts as one, by places in the whole batch."""
     placed = [
-        trace.fresh(of_part) for trace, of_part in zip(traces, members, strict=True) if trace is not None
+        memory.fresh(of_part) for memory, of_part in zip(memories, members, strict=True) if memory is not None
     ]
     if not placed:
         return None
-    joined: FreshMemory = map_tree(lambda *rows: torch.cat(rows), *placed)
+    joined: FreshMemory = map_tree(lambda *timesteps: torch.cat(timesteps), *placed)
     return joined

@@ -1,6 +1,6 @@
 """How much stored memory moves Q-values: staleness, against the same parameters run from the episode's start.
 
-Legend: B sequences, R rows of the learned segment, A actions.
+Legend: B sequences, R timesteps of the learned segment, A actions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Discrepancy(NamedTuple):
     stored: Tensor
     """From the state that the learner unrolls from stored memory and burn-in."""
     exact: Tensor
-    """From the episode's first row."""
+    """From the episode's first timestep."""
 
     def delta_q(self, steps: Tensor) -> tuple[Tensor, Tensor]:
         """R2D2's Q-value discrepancy (Kapturowski et al. 2019, section 3).
@@ -34,7 +34,7 @@ class Discrepancy(NamedTuple):
 
         h^ is the state that the learner unrolls, and the maximum is over all actions a and learned steps j of
         the sequence. h is the state that it should be: here the one that the present parameters reach from
-        the episode's first row. The paper takes the state that the actor stored at each step, by which a
+        the episode's first timestep. The paper takes the state that the actor stored at each step, by which a
         stored state that is not burned in has no discrepancy at its first step, however stale it is.
 
         Args:
@@ -49,14 +49,14 @@ class Discrepancy(NamedTuple):
         first, last = (distance.gather(1, ends) / largest.clamp(min=tiny)[:, None]).unbind(dim=1)
         return first, last
 
-    def greedy_actions(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of the greedy policy by the stored memory at some `rows` [B, R] bool.
+    def greedy_actions(self, timesteps: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of the greedy policy by the stored memory at some `timesteps` [B, R] bool.
 
-        Returns: whether the greedy action is another one [n] bool, at the rows where it is no near tie
+        Returns: whether the greedy action is another one [n] bool, at the timesteps where it is no near tie
             (`NEAR_TIE`); and max_a Q(a) - Q(a'), with a' the greedy action by stored memory and Q exact, [m]
-            at all rows.
+            at all timesteps.
         """
-        exact, chosen = self.exact[rows], self.stored[rows].argmax(dim=-1, keepdim=True)
+        exact, chosen = self.exact[timesteps], self.stored[timesteps].argmax(dim=-1, keepdim=True)
         if exact.shape[-1] == 1 or not len(exact):
             return torch.zeros(0, dtype=torch.bool), exact.new_zeros(len(exact))
         best = exact.topk(2, dim=-1).values
@@ -67,25 +67,25 @@ class Discrepancy(NamedTuple):
 
 @torch.no_grad()
 def discrepancy(
-    network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_rows: int
+    network: QNetwork, batch: Sequences, episode: Callable[[int, int], StepInputs], chunk_timesteps: int
 ) -> Discrepancy:
     """Both Q-values of a batch's learned segments.
 
     Args:
         batch: B sequences.
-        episode: (start, stop) -> those rows of their episodes [B, stop - start, ...], counted from the
+        episode: (start, stop) -> those timesteps of their episodes [B, stop - start, ...], counted from the
             episode's first one.
-        chunk_rows: rows that are asked for at a time.
+        chunk_timesteps: timesteps that are asked for at a time.
     Returns: padding holds arbitrary numbers.
     """
     stored = network.learn_values(batch)[0].q
-    anchor = (batch.episode_step + batch.burn_in_timesteps)[:, None]
-    row = anchor + torch.arange(stored.shape[1], device=anchor.device)
-    end = int((anchor.squeeze(1) + batch.learn_timesteps).max())
-    exact, state = torch.zeros_like(stored), network.initial_state(len(anchor))
-    for start in range(0, end, chunk_rows):
-        output, state, _ = network(episode(start, start + chunk_rows), state)
-        place = row - start
+    sequence_start = (batch.episode_step + batch.burn_in_timesteps)[:, None]
+    timestep = sequence_start + torch.arange(stored.shape[1], device=sequence_start.device)
+    end = int((sequence_start.squeeze(1) + batch.learn_timesteps).max())
+    exact, state = torch.zeros_like(stored), network.initial_state(len(sequence_start))
+    for start in range(0, end, chunk_timesteps):
+        output, state, _ = network(episode(start, start + chunk_timesteps), state)
+        place = timestep - start
         here = (place >= 0) & (place < output.q.shape[1])
         index = place.clamp(0, output.q.shape[1] - 1)[..., None].expand_as(stored)
         exact = torch.where(here[..., None], output.q.gather(1, index), exact)

@@ -1,10 +1,10 @@
 """One update of the online network from a batch of sequences (R2D2 with a double-Q target).
 
 Each network, online and target, computes the Q-values of the learned steps and of their n-step tail. A
-network with a trace starts from the stored memory, which its own burn-in freshens without gradient; a
-windowed one reads raw rows.
+network with stored memory starts from the stored memory, which its own burn-in freshens without gradient; a
+windowed one reads raw timesteps.
 
-Legend: B sequences, P burn-in rows, R rows of the learned segment, W trace window, A actions.
+Legend: B sequences, P burn-in steps, R steps of the learned segment, W window of stored memory, A actions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dtqn.learning.batches import (
     join,
     join_memory,
     next_window,
-    same_rows,
+    same_timesteps,
     split,
     take,
     whole_sequence,
@@ -53,7 +53,7 @@ class Update(NamedTuple):
     """[B], or None where the update was skipped."""
     metrics: dict[str, float]
     memory: FreshMemory | None = None
-    """That of burn-in and learned rows, by the parameters before the update; where it is wanted."""
+    """That of burn-in and learned timesteps, by the parameters before the update; where it is wanted."""
 
 
 class Part(NamedTuple):
@@ -112,15 +112,15 @@ class Learner:
         """
         Args:
             network: the online network; its parameters are trained in place.
-            learn_burn_in: learn the rows of the burn-in as well.
-            want_memory: hand back the trace that a forward pass leaves, for replay to keep.
+            learn_burn_in: learn the timesteps of the burn-in as well.
+            want_memory: hand back the stored memory that a forward pass leaves, for replay to keep.
             parts: 1, or 2: a batch is learned in two parts, the second one by `beside` where there is one.
             seed: of the auxiliary loss's draws.
             capture: makes of the update on the device one that is recorded and replayed; None: it runs as
                 it is.
         """
         self.config, self._learn_burn_in = config, learn_burn_in
-        self._passes = next_window if config.next_window else same_rows
+        self._passes = next_window if config.next_window else same_timesteps
         self._auxiliary = network.auxiliary if config.auxiliary_weight else None
         self._seed = seed
         self._parts, self._packs = parts, getattr(getattr(network, "core", None), "packs", False)
@@ -163,21 +163,21 @@ class Learner:
             rounded.refresh()
 
     def learned(self, batch: Sequences) -> Sequences:
-        """The batch with the rows that are learned in its learned segment."""
+        """The batch with the timesteps that are learned in its learned segment."""
         return whole_sequence(batch) if self._learn_burn_in else batch
 
     def _errors(self, batch: Sequences) -> tuple[StepErrors, dict[str, Tensor] | None]:
-        """The errors of a batch's learned rows, and its trace where it is wanted."""
+        """The errors of a batch's learned timesteps, and its stored memory where it is wanted."""
         online, target = self._runs[0], self._runs[-1]
         passes = self._passes(online, target, batch, self._want_memory)
         errors = self.objective.errors(batch, passes.online, passes.target, passes.chooser)
         if self._recall is not None and passes.online.recall is not None:
             recall = self._recall.loss(passes.online.recall, batch)[:, :-1]
             errors = errors._replace(recall=torch.where(errors.mask, recall, 0.0))
-        trace = passes.memory
-        if trace is not None and self._rounded:
-            trace = {name: x.float() for name, x in trace.items()}
-        return errors, trace
+        memory = passes.memory
+        if memory is not None and self._rounded:
+            memory = {name: x.float() for name, x in memory.items()}
+        return errors, memory
 
     def update(self, batch: Sequences, learning_rate_share: float = 1.0) -> Update:
         """One step of the optimiser; skipped and counted where the loss or gradient is not finite.
@@ -244,7 +244,8 @@ class Learner:
         return [learned, self.beside.result() or self._gradient(second, num_learned)]
 
     def part(self, batch: Sequences, num_learned: Tensor) -> Part:
-        """The results of a part of a batch, which has so many learned steps in all, by the parameters as they are."""
+        """The results of a part of a batch, which has so many learned steps in all, by the parameters as they
+        are."""
         self._refresh()
         return self._gradient(batch, num_learned)
 
@@ -267,7 +268,7 @@ class Learner:
     @torch.enable_grad()
     def _gradient(self, batch: Sequences, num_learned: Tensor) -> Part:
         """One part's share of the loss and of its gradient."""
-        errors, trace = self._errors(batch)
+        errors, memory = self._errors(batch)
 
         def weighted(loss: Tensor) -> Tensor:
             return losses.weighted_loss(loss, batch.importance_weights) / num_learned
@@ -288,7 +289,7 @@ class Learner:
             high = {"q_max": q, "minus_q_min": -q, "target_max": target, "minus_target_min": -target}
             high = {name: torch.where(mask, x, -math.inf).amax() for name, x in high.items()}
             high["minus_importance_weight_min"] = -batch.importance_weights.min()
-        fresh = None if trace is None else MemoryBlock.of(batch, trace)
+        fresh = None if memory is None else MemoryBlock.of(batch, memory)
         return Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
@@ -354,7 +355,7 @@ class Learner:
 
 
 def _metrics(numbers: dict[str, float]) -> dict[str, float]:
-    """The row of an update's numbers."""
+    """The timestep of an update's numbers."""
     count = numbers["num_learned"]
     metrics = {
         "learner/loss": numbers["loss"],

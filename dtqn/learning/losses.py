@@ -69,7 +69,7 @@ def _multiplied(mass: Tensor, out: Tensor, shares: Tensor) -> Tensor:
 def project_lambda(
     values: Tensor, probabilities: Tensor, continuation: Tensor, learn_timesteps: Tensor, atoms: Tensor
 ) -> Tensor:
-    """Distributions of Q(lambda), from the sequence's last row e backwards, projected row by row.
+    """Distributions of Q(lambda), from the sequence's last step e backwards, projected timestep by timestep.
 
         m_t = project(y_t; (1 - c_{t+1}) p_{t+1} + c_{t+1} m_{t+1}),  c_e = 0
 
@@ -78,19 +78,21 @@ def project_lambda(
 
     Args:
         values: [B, R - 1, Z] y_t, the atoms moved by one step.
-        probabilities: [B, R, Z] p_t on the atoms [Z], of row t as a bootstrap.
-        continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_timesteps: [B] real rows.
-    Returns: m [B, R - 1, Z]; rows at and after e hold arbitrary numbers: mask them.
+        probabilities: [B, R, Z] p_t on the atoms [Z], of step t as a bootstrap.
+        continuation: [B, R] c_t; that of step e and of padding is not read.
+        learn_timesteps: [B] real timesteps.
+    Returns: m [B, R - 1, Z]; timesteps at and after e hold arbitrary numbers: mask them.
     """
-    steps, rows = values.shape[1], probabilities.shape[1]
-    real, inside = (length_mask(count, rows)[..., None] for count in (learn_timesteps, learn_timesteps - 1))
-    # Junk in padding would reach the rows before it, if only by a factor of 0.
+    steps, timesteps = values.shape[1], probabilities.shape[1]
+    real, inside = (
+        length_mask(count, timesteps)[..., None] for count in (learn_timesteps, learn_timesteps - 1)
+    )
+    # Junk in padding would reach the timesteps before it, if only by a factor of 0.
     deal_out, of_values = _dealing(torch.where(inside[:, :steps], values, 0.0), atoms)
     now = torch.where(real, probabilities, 0.0)
     kept = torch.where(inside, continuation[..., None], 0.0)
     projected = torch.zeros_like(values)
-    # p and c of the next row; the result.
+    # p and c of the next timestep; the result.
     columns = (now[:, 1:], kept[:, 1:], projected, *of_values)
     later = torch.zeros_like(now[:, 0])
     for p, c, out, *of_row in reversed(list(zip(*(x.unbind(1) for x in columns), strict=True))):
@@ -107,7 +109,7 @@ def sequence_priority(td_error: Tensor, mask: Tensor) -> Tensor:
     """p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t| over learned steps, at least 1e-6 (R2D2, 2.3).
 
     Args:
-        td_error: [B, T]; mask: [B, T] bool with at least one True in each row.
+        td_error: [B, T]; mask: [B, T] bool with at least one True in each timestep.
     Returns: [B]
     """
     size = torch.where(mask, td_error.abs(), 0.0)

@@ -6,7 +6,7 @@ It combines three choices:
 - the return made of rewards and these values: n-step, or Q(lambda) (`dtqn.learning.returns`);
 - the head's description of a return, which makes its target and its loss (`dtqn.learning.predictions`).
 
-Legend: B sequences, R rows of the learned segment, A actions.
+Legend: B sequences, R timesteps of the learned segment, A actions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A batch's blocks at one size and at one place, as a recorded update reads them.
 
-Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learned segment.
+Legend: B sequences, W stored steps before a sequence, P burn-in steps, R steps of the learned segment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dtqn.types import Sequences, map_tree
 
 
 class BlockSizes(NamedTuple):
-    """The most rows that a batch's blocks may have."""
+    """The most timesteps that a batch's blocks may have."""
 
     memory: int
     """W"""
@@ -27,7 +27,7 @@ class BlockSizes(NamedTuple):
 class Padded:
     """Copies each batch, cropped to its longest members, to the same blocks of full size.
 
-    Padding holds rows of earlier batches, which any network can take, and no result depends on them.
+    Padding holds timesteps of earlier batches, which any network can take, and no result depends on them.
     """
 
     def __init__(self, sizes: BlockSizes) -> None:
@@ -65,10 +65,10 @@ class Padded:
 
 
 def _first(to: Tensor, x: Tensor) -> None:
-    """Copies rows [B, T, ...] to the first of a longer block, or numbers [B] to numbers."""
+    """Copies timesteps [B, T, ...] to the first of a longer block, or numbers [B] to numbers."""
     (to if x.dim() == 1 else to[:, : x.shape[1]]).copy_(x, non_blocking=True)
 
 
 def _newest(to: Tensor, x: Tensor) -> None:
-    """Copies rows [B, T, ...] to the last of a longer block."""
+    """Copies timesteps [B, T, ...] to the last of a longer block."""
     to[:, to.shape[1] - x.shape[1] :].copy_(x, non_blocking=True)

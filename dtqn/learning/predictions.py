@@ -3,7 +3,7 @@
 It gives Z numbers for each action: the expected return itself (Z = 1), or the logits of a distribution on
 atoms. `network.distribution` names one of the classes here.
 
-Legend: B sequences, T steps, R rows of the learned segment, A actions, Z numbers of a distribution.
+Legend: B sequences, T steps, R timesteps of the learned segment, A actions, Z numbers of a distribution.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Targets: the values that steps should have, computed from rewards and the values of later steps.
 
-Pure functions, one equation each. Legend: B sequences, R rows of the learned segment, A actions, Z numbers of a
-distribution. Row t holds what arrived at t, so a_t is prev_action[t + 1] and the reward for it is r_{t+1}.
-`learn_timesteps` [B] counts real rows; row e = learn_timesteps - 1 is the last. Rows 0..R-2 may have a target; row e
-gives a bootstrap value and is never learned.
+Pure functions, one equation each. Legend: B sequences, R timesteps of the learned segment, A actions, Z
+numbers of a distribution. Step t holds what arrived at t, so a_t is prev_action[t + 1] and the reward for it
+is r_{t+1}. `learn_timesteps` [B] counts real timesteps; step e = learn_timesteps - 1 is the last. Timesteps
+0..R-2 may have a target; step e gives a bootstrap value and is never learned.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def value_transform(value_rescaling: bool) -> ValueTransform:
     return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
 
 
-# The value that a row is bootstrapped with.
+# The value that a timestep is bootstrapped with.
 
 
 def select_action(values: Tensor, action: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def munchausen_rewards(
 
 
 def bootstrap_steps(learn_timesteps: Tensor, num_steps: int, n_step: int) -> Tensor:
-    """[B, num_steps] the row t + n_t that step t bootstraps from, n_t = min(n, e - t).
+    """[B, num_steps] the step t + n_t that step t bootstraps from, n_t = min(n, e - t).
 
     On padding it is at least t.
     """
@@ -112,9 +112,9 @@ def bootstrap_steps(learn_timesteps: Tensor, num_steps: int, n_step: int) -> Ten
     return torch.maximum(torch.minimum(step + n_step, learn_timesteps[:, None] - 1), step)
 
 
-def at_rows(values: Tensor, rows: Tensor) -> Tensor:
-    """Values [B, R, ...] at rows [B, T] -> [B, T, ...]"""
-    index = rows.view(*rows.shape, *[1] * (values.dim() - 2))
+def at_timesteps(values: Tensor, timesteps: Tensor) -> Tensor:
+    """Values [B, R, ...] at timesteps [B, T] -> [B, T, ...]"""
+    index = timesteps.view(*timesteps.shape, *[1] * (values.dim() - 2))
     return values.gather(1, index.expand(-1, -1, *values.shape[2:]))
 
 
@@ -133,23 +133,23 @@ def n_step_targets(
 
     Args:
         reward: [B, R] r_t, already scaled.
-        discount: [B, R] 0 on the row that terminates, else 1.
+        discount: [B, R] 0 on the timestep that terminates, else 1.
         bootstrap_value: [B, R] v_t in the transformed space; or [B, R, Z], for a target from each number.
-        learn_timesteps: [B] real rows.
-    Returns: y [B, R - 1] or [B, R - 1, Z]; rows at and after e hold arbitrary finite or non-finite numbers:
-        mask them.
+        learn_timesteps: [B] real timesteps.
+    Returns: y [B, R - 1] or [B, R - 1, Z]; timesteps at and after e hold arbitrary finite or non-finite
+        numbers: mask them.
     """
     num_steps, extra = reward.shape[1] - 1, [1] * (bootstrap_value.dim() - 2)
-    rows = bootstrap_steps(learn_timesteps, num_steps, n_step)
+    timesteps = bootstrap_steps(learn_timesteps, num_steps, n_step)
     real = length_mask(learn_timesteps, reward.shape[1])
     reward = torch.where(real, reward, 0.0).view(*reward.shape, *extra)
     goes_on = (discount > 0).view(*discount.shape, *extra)
     # Chosen, and not multiplied by the discount: 0 times infinity is NaN.
-    value = at_rows(torch.where(goes_on, transform.inverse(bootstrap_value), 0.0), rows)
-    steps = (rows - torch.arange(num_steps, device=rows.device)).view(*rows.shape, *extra)
+    value = at_timesteps(torch.where(goes_on, transform.inverse(bootstrap_value), 0.0), timesteps)
+    steps = (timesteps - torch.arange(num_steps, device=timesteps.device)).view(*timesteps.shape, *extra)
     returns = gamma ** steps.to(value.dtype) * value
     for k in range(min(n_step, num_steps), 0, -1):
-        # Where n is cut short, the rewards beyond the last row are zeros from above.
+        # Where n is cut short, the rewards beyond the last timestep are zeros from above.
         returns[:, : num_steps + 1 - k] += gamma ** (k - 1) * reward[:, k:]
     return transform.apply(returns)
 
@@ -157,7 +157,8 @@ def n_step_targets(
 def near_greedy(q_max: Tensor, q_taken: Tensor, learn_timesteps: Tensor, tolerance: float) -> Tensor:
     """[B, R] bool: where a_t was as good as the greedy action, or nearly.
 
-        max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real rows
+        max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real
+        timesteps
 
     MEME's soft trace (Kapturowski et al. 2023, arXiv 2209.07550, section 3) has |Q(s_t)| in place of the
     sequence's largest: where a value is near 0, that allows nothing.
@@ -175,7 +176,7 @@ class Traces(NamedTuple):
     """How far Q(lambda) looks ahead in some sequences, as sums that add up over parts of a batch."""
 
     length: Tensor
-    """Rows from all learned steps to their bootstraps: n of an n-step return, here a mean over n."""
+    """Timesteps from all learned steps to their bootstraps: n of an n-step return, here a mean over n."""
     actions: Tensor
     """Actions at which a trace may go on."""
     cut: Tensor
@@ -192,8 +193,8 @@ def traces(
     """The sums over a part of a batch; the length of step t is L_t = 1 + c_{t+1} L_{t+1}, c_e = 0.
 
     Args:
-        continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_timesteps: [B] real rows.
+        continuation: [B, R] c_t; that of step e and of padding is not read.
+        learn_timesteps: [B] real timesteps.
         mask: [B, R - 1] bool, the learned steps.
         acted_greedily: [B, R] bool; None: unknown, none is.
     """
@@ -216,7 +217,7 @@ def lambda_targets(
     gamma: float,
     transform: ValueTransform = IDENTITY,
 ) -> Tensor:
-    """Targets of Q(lambda) in the transformed space, from the sequence's last row e backwards.
+    """Targets of Q(lambda) in the transformed space, from the sequence's last step e backwards.
 
         y_t = h(G_t),  G_t = r_{t+1} + gamma discount_{t+1} ((1 - c_{t+1}) h^-1(v_{t+1}) + c_{t+1} G_{t+1}),
         c_e = 0
@@ -226,11 +227,11 @@ def lambda_targets(
 
     Args:
         reward: [B, R] r_t, already scaled.
-        discount: [B, R] 0 on the row that terminates, which is row e, else 1.
+        discount: [B, R] 0 on the timestep that terminates, which is step e, else 1.
         bootstrap_value: [B, R] v_t, in the transformed space.
-        continuation: [B, R] c_t; that of row e and of padding is not read.
-        learn_timesteps: [B] real rows.
-    Returns: y [B, R - 1]; rows at and after e hold arbitrary finite numbers: mask them.
+        continuation: [B, R] c_t; that of step e and of padding is not read.
+        learn_timesteps: [B] real timesteps.
+    Returns: y [B, R - 1]; timesteps at and after e hold arbitrary finite numbers: mask them.
     """
     real, inside = (length_mask(count, reward.shape[1]) for count in (learn_timesteps, learn_timesteps - 1))
     reward = torch.where(real, reward, 0.0)
@@ -242,11 +243,11 @@ def lambda_targets(
 
 
 def _backwards(added: Tensor, kept: Tensor) -> Tensor:
-    """x_t = added_t + kept_t x_{t+1} from the last row on, 0 after it: [B, R] from [B, R] each."""
+    """x_t = added_t + kept_t x_{t+1} from the last timestep on, 0 after it: [B, R] from [B, R] each."""
     x = torch.empty_like(added)
     later = torch.zeros_like(added[:, 0])
     columns = zip(added.unbind(1), kept.unbind(1), x.unbind(1), strict=True)
-    # `now` is a view of x: each row is written where it belongs, and nothing is stacked.
+    # `now` is a view of x: each timestep is written where it belongs, and nothing is stacked.
     for add, keep, now in reversed(list(columns)):
         later = torch.addcmul(add, keep, later, out=now)
     return x
@@ -263,7 +264,7 @@ class Steps(NamedTuple):
     discount: Tensor
     """[B, R]"""
     learn_timesteps: Tensor
-    """[B] real rows."""
+    """[B] real timesteps."""
     q_max: Tensor
     """[B, R] max_a Q(s_t, a)"""
     q_taken: Tensor
@@ -273,7 +274,7 @@ class Steps(NamedTuple):
 
 
 class Return(ABC):
-    """How targets are made of the rows after each step."""
+    """How targets are made of the timesteps after each step."""
 
     def __init__(self, config: LearnerConfig, steps: Steps) -> None:
         self.config, self.steps = config, steps
@@ -304,8 +305,8 @@ class NStep(Return):
 
     def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
         moved = self.targets(atoms.expand_as(probabilities))
-        rows = bootstrap_steps(self.steps.learn_timesteps, moved.shape[1], self.config.n_step)
-        return losses.project(moved, at_rows(probabilities, rows), atoms)
+        timesteps = bootstrap_steps(self.steps.learn_timesteps, moved.shape[1], self.config.n_step)
+        return losses.project(moved, at_timesteps(probabilities, timesteps), atoms)
 
 
 class Peng(Return):
@@ -316,7 +317,7 @@ class Peng(Return):
         self._c = self.continuation()
 
     def continuation(self) -> Tensor:
-        """c_t [B, R], where it goes on; that of row e and of padding may be anything."""
+        """c_t [B, R], where it goes on; that of step e and of padding may be anything."""
         return torch.full_like(self.steps.q_max, cast(choices.Peng, self.config.returns).q_lambda)
 
     def targets(self, values: Tensor) -> Tensor:

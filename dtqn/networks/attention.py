@@ -1,6 +1,6 @@
 """Multi-head attention with relative positions over a memory (Dai et al. 2019, arXiv 1901.02860; GTrXL).
 
-Legend: B batch, T steps of the call, m memory rows handed in, M memory length, E distances, H heads,
+Legend: B batch, T steps of the call, m memory timesteps handed in, M memory length, E distances, H heads,
 d features of a head, D = H d, J keys.
 
     score(t, j) = (q_t.k_j + q_t.r_D + u.k_j + v.r_D) / sqrt(d),   D steps from key j to query t,
@@ -10,10 +10,11 @@ A query sees the keys at distances 0..M and no others, whatever the split of a s
 call of T = 40 and forty calls of T = 1 are the same function.
 
 Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
-beyond would be masked. Inside, heads come before the batch: so projections make their blocks without a copy.
+beyond would be masked. Inside, heads come before the batch: so projections make their blocks without an
+environment.
 
-Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are rows of compressed
-memory that are seen beside the keys.
+Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` are timesteps of
+compressed memory that are seen beside the keys.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dtqn.networks.packing import Layout
 
 
 def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
-    """[length, D]: row i is [sin, cos]((first + i) * 10000^(-2k/D)), k = 0..D/2-1."""
+    """[length, D]: timestep i is [sin, cos]((first + i) * 10000^(-2k/D)), k = 0..D/2-1."""
     # In float64: angles of hundreds of radians have lost digits in float32 before their sine is taken.
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
     angle = torch.arange(first, first + length, dtype=torch.float64)[:, None] * frequency
@@ -64,36 +65,37 @@ def by_key(by_distance: Tensor) -> Tensor:
 
 
 def _distances(by_key: Tensor) -> Tensor:
-    """Rows read one farther apart than they lie."""
+    """Timesteps read one farther apart than they lie."""
     by_key = by_key.contiguous()
     count, steps, keys = by_key.shape
     return by_key.as_strided((count, steps, keys + 1 - steps), (steps * keys, keys + 1, 1))
 
 
 def _keys(by_distance: Tensor) -> Tensor:
-    """Rows padded to E + T and read E + T - 1 apart slide by one each."""
+    """Timesteps padded to E + T and read E + T - 1 apart slide by one each."""
     padded = F.pad(by_distance, (0, by_distance.shape[1]))
     count, steps, size = padded.shape
     return padded.as_strided((count, steps, size - 1), (steps * size, size - 1, 1))
 
 
 class _Projections(torch.autograd.Function):
-    """Rows [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J, d].
+    """Timesteps [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J,
+    d].
 
-    The gradients of the rows add up in place. Autograd pads that of the last T with zeros and adds arrays.
+    The gradients of the steps add up in place. Autograd pads that of the last T with zeros and adds arrays.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
+        ctx: Any, timesteps: Tensor, steps: int, weight: Tensor, bias: Tensor, scale: float
     ) -> tuple[Tensor, Tensor]:
-        batch, count, width = rows.shape
+        batch, count, width = timesteps.shape
         heads, _, size = bias.shape
         w = weight.view(3 * heads, size, width).mT
-        new = rows[:, count - steps :].reshape(-1, width)
-        flat = rows.reshape(-1, width)
+        new = timesteps[:, count - steps :].reshape(-1, width)
+        flat = timesteps.reshape(-1, width)
         ctx.save_for_backward(flat, new, weight)
-        ctx.scale, ctx.shape = scale, rows.shape
+        ctx.scale, ctx.shape = scale, timesteps.shape
         query = torch.baddbmm(bias, new.expand(heads, -1, -1), w[:heads], beta=scale, alpha=scale)
         pairs = torch.bmm(flat.expand(2 * heads, -1, -1), w[heads:])
         return query.view(heads, batch, steps, size), pairs.view(2, heads, batch, count, size)
@@ -123,7 +125,7 @@ class _Packed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        rows: Tensor,
+        timesteps: Tensor,
         relative: Tensor,
         mask: Tensor | None,
         weight: Tensor,
@@ -133,11 +135,11 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         queries, keys, (heads, _, size) = layout.queries, layout.keys, u.shape
         width, scale = heads * size, size**-0.5
-        new = rows[len(rows) - len(queries.place) // heads :]
+        new = timesteps[len(timesteps) - len(queries.place) // heads :]
         projected = F.linear(new, weight[:width], u.view(width)).mul_(scale)
         with_u = queries.fill(projected)
         with_v = with_u[:, :-1] + (v - u) * scale
-        pairs = keys.fill(F.linear(rows, weight[width:]))
+        pairs = keys.fill(F.linear(timesteps, weight[width:]))
         # Without a backward, which reads them all, every head's weights go through the same block.
         kept = heads if any(ctx.needs_input_grad) else 1
         weights = pairs.new_zeros((kept, *queries.shape[1:], keys.shape[2]))
@@ -151,17 +153,17 @@ class _Packed(torch.autograd.Function):
             scores = rv @ r if mask is None else torch.addmm(mask.flatten(0, 1), rv, r)
             _distances(by_key).copy_(scores.view_as(of_keys).add_(of_keys).softmax(dim=-1))
             torch.bmm(by_key, value, out=output[head])
-        ctx.save_for_backward(rows, relative, weight, with_u, with_v, pairs, weights)
+        ctx.save_for_backward(timesteps, relative, weight, with_u, with_v, pairs, weights)
         ctx.layout = layout
-        return queries.rows(mixed)
+        return queries.timesteps(mixed)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        rows, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
+        timesteps, relative, weight, with_u, with_v, pairs, weights = ctx.saved_tensors
         queries, keys = ctx.layout
         heads, batch, steps, _ = weights.shape
         size, width = with_u.shape[2], heads * with_u.shape[2]
-        new, scale = rows[len(rows) - len(grad) :], size**-0.5
+        new, scale = timesteps[len(timesteps) - len(grad) :], size**-0.5
         d_mixed = queries.fill_or_zero(grad)
         d_u, d_v, d_relative, d_pairs = (torch.empty_like(x) for x in (with_u, with_v, relative, pairs))
         d_u[:, -1] = 0.0
@@ -183,11 +185,11 @@ class _Packed(torch.autograd.Function):
             d_relative[:, part] = d_scores.T @ with_v[head]
         of_u, of_v = (x.sum(dim=1, keepdim=True) * scale for x in (d_u, d_v))
         d_u[:, :-1] += d_v
-        d_q = queries.rows(d_u).mul_(scale)
-        d_kv = keys.rows(d_pairs)
+        d_q = queries.timesteps(d_u).mul_(scale)
+        d_kv = keys.timesteps(d_pairs)
         d_rows = d_kv @ weight[width:]
-        d_rows[len(rows) - len(new) :].addmm_(d_q, weight[:width])
-        d_weight = torch.cat([d_q.T @ new, d_kv.T @ rows])
+        d_rows[len(timesteps) - len(new) :].addmm_(d_q, weight[:width])
+        d_weight = torch.cat([d_q.T @ new, d_kv.T @ timesteps])
         return d_rows, d_relative, None, d_weight, of_u, of_v, None
 
 
@@ -228,7 +230,7 @@ class AdaptiveSpan(nn.Module):
 
 
 class Slots(NamedTuple):
-    """K rows of compressed memory."""
+    """K timesteps of compressed memory."""
 
     key: Tensor
     """[H, B, K, d]"""
@@ -243,7 +245,7 @@ class Slots(NamedTuple):
 
 
 class RelativeAttention(nn.Module):
-    """Attention of T queries over m memory rows and the T rows themselves."""
+    """Attention of T queries over m memory timesteps and the T timesteps themselves."""
 
     def __init__(self, *, width: int, num_heads: int, memory_length: int, span_ramp: int | None) -> None:
         """`span_ramp`: R of an adaptive span, in steps; None: every head sees all M steps."""
@@ -260,7 +262,8 @@ class RelativeAttention(nn.Module):
         self.v = nn.Parameter(torch.zeros(num_heads, 1, self.head_width))
 
     def project_memory(self, memory: Tensor, qkv: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values [H, B, m, d] of normalised memory rows [B, m, D]; `qkv` in place of the weights."""
+        """Keys and values [H, B, m, d] of normalised memory timesteps [B, m, D]; `qkv` in place of the
+        weights."""
         weight = self.qkv.weight if qkv is None else qkv
         key, value = F.linear(memory, weight[self.width :]).chunk(2, dim=-1)
         return self._heads(key), self._heads(value)
@@ -271,7 +274,7 @@ class RelativeAttention(nn.Module):
 
     def forward(
         self,
-        rows: Tensor,
+        timesteps: Tensor,
         steps: int,
         cached: tuple[Tensor, Tensor] | None,
         positions: Tensor,
@@ -288,10 +291,10 @@ class RelativeAttention(nn.Module):
             slots: compressed memory.
         Returns: the output [B, T, D], keys and values [H, B, m + T, d].
         """
-        q, (k, v) = self._project(rows, steps)
+        q, (k, v) = self._project(timesteps, steps)
         if cached is not None:
             k, v = (torch.cat([old, new], dim=2) for old, new in zip(cached, (k, v), strict=True))
-        # Distances that no row of this call has are masked, but have a place.
+        # Distances that no timestep of this call has are masked, but have a place.
         missing = len(positions) - 1 + steps - k.shape[2]
         keys, values = (F.pad(x, (0, 0, missing, 0)) if missing else x for x in (k, v))
         scores = self._scores(q, keys, positions, mask)
@@ -303,18 +306,19 @@ class RelativeAttention(nn.Module):
             mixed = self._mixed(of_keys, values) + of_slots @ slots.value
         return self._output(mixed), k, v
 
-    def packed(self, rows: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
-        """Attention of the queries among normalised packed rows [N, D], the last n: [n, D]. No adaptive span.
+    def packed(self, timesteps: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
+        """Attention of the queries among normalised packed timesteps [N, D], the last n: [n, D]. No adaptive
+        span.
 
         `positions` and `mask` are those of `forward`.
         """
         relative = self.relative(positions)
-        mixed = _Packed.apply(rows, relative, mask, self.qkv.weight, self.u, self.v, layout)
+        mixed = _Packed.apply(timesteps, relative, mask, self.qkv.weight, self.u, self.v, layout)
         output: Tensor = self.output(mixed)
         return output
 
     def both_ways(self, inputs: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
-        """Attention of T rows over all T of them, later ones included: [B, T, D] -> [B, T, D].
+        """Attention of T timesteps over all T of them, later ones included: [B, T, D] -> [B, T, D].
 
         Args:
             inputs: normalised.
@@ -327,10 +331,10 @@ class RelativeAttention(nn.Module):
         scores = q @ k.mT + relative.unflatten(0, q.shape[:2]) + mask
         return self._output(scores.softmax(dim=-1) @ v)
 
-    def _project(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of rows [B, J, D]."""
+    def _project(self, timesteps: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Queries with u [H, B, T, d], scaled, and keys and values [2, H, B, J, d] of timesteps [B, J, D]."""
         projected: tuple[Tensor, Tensor] = _Projections.apply(
-            rows, steps, self.qkv.weight, self.u, self.head_width**-0.5
+            timesteps, steps, self.qkv.weight, self.u, self.head_width**-0.5
         )
         return projected
 
@@ -350,8 +354,10 @@ class RelativeAttention(nn.Module):
         relative = self.relative(positions).unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0)
         # The queries have u in them already; this puts v in its place.
         with_v = q + ((self.v - self.u) * self.head_width**-0.5)[:, None]
-        rows = with_v.flatten(1, 2)
-        scores = rows @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), rows, relative)
+        timesteps = with_v.flatten(1, 2)
+        scores = (
+            timesteps @ relative if mask is None else torch.baddbmm(mask.flatten(0, 1), timesteps, relative)
+        )
         return scores.unflatten(1, q.shape[1:3])
 
     def _slot_scores(self, q: Tensor, slots: Slots) -> Tensor:

@@ -3,7 +3,7 @@
 The learner adds one, times `learner.auxiliary_weight`, for the online network on the whole batch, so that its
 value does not depend on how the batch is cut into parts. The generator is the update's own.
 
-Legend: B sequences, R rows of the learned segment, D width.
+Legend: B sequences, R timesteps of the learned segment, D width.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEVER = -1e9
 
 
 def real_timesteps(batch: Sequences) -> Tensor:
-    """[B, R] True on the learned segment's rows that are no padding."""
+    """[B, R] True on the learned segment's timesteps that are no padding."""
     return length_mask(batch.learn_timesteps, batch.learn.first.shape[1])
 
 
@@ -39,19 +39,20 @@ def span_penalty(network: RecurrentQNetwork, batch: Sequences, generator: torch.
 
 
 def reconstruction_loss(network: RecurrentQNetwork, batch: Sequences, generator: torch.Generator) -> Tensor:
-    """The loss of GTrXL's compressed memory at the learned segment's rows (Rae et al. 2019, arXiv 1911.05507)."""
+    """The loss of GTrXL's compressed memory at the learned segment's timesteps (Rae et al. 2019, arXiv
+    1911.05507)."""
     with torch.no_grad():
         state, _ = network.starting_state(batch)
-        trace = network.core(network.encoder(batch.learn), state)[2]
-    return cast(GTrXL, network.core).reconstruction_loss(state, trace.memory, real_timesteps(batch))
+        stored = network.core(network.encoder(batch.learn), state)[2]
+    return cast(GTrXL, network.core).reconstruction_loss(state, stored.memory, real_timesteps(batch))
 
 
 class ContrastiveLoss(nn.Module):
     """CoBERL's masked prediction of features (after Banino et al. 2021, arXiv 2107.05431, section 2.1).
 
-    Y are the encoder's features of a sequence's real rows. Some of them, the masked ones, are set to zero,
-    and X is the output of the core's transformer on them, where every step sees all others. With
-    c(a, b) = cos(critic(a), critic(b)) / TEMPERATURE and sums over the real rows i of the same sequence:
+    Y are the encoder's features of a sequence's real timesteps. Some of them, the masked ones, are set to
+    zero, and X is the output of the core's transformer on them, where every step sees all others. With
+    c(a, b) = cos(critic(a), critic(b)) / TEMPERATURE and sums over the real timesteps i of the same sequence:
 
         q_x(i|t) = exp c(x_t, y_i) / sum_i exp c(x_t, y_i)      q_y(i|t) the same of c(y_t, x_i)
         s_x(i|t) = exp c(x_t, x_i) / sum_i exp c(x_t, x_i)      s_y(i|t) the same of c(y_t, y_i)
@@ -59,7 +60,7 @@ class ContrastiveLoss(nn.Module):
         l_t = - log q_x(t|t) - log q_y(t|t) + sum of KL(sg[p] || p') over the pairs
               (p, p') = (q_x, q_y), (q_y, q_x), (s_x, s_y), (s_y, s_x), each at t
 
-    with sg no gradient. The loss is the mean of l_t over the batch's masked rows.
+    with sg no gradient. The loss is the mean of l_t over the batch's masked timesteps.
     """
 
     def __init__(self, *, width: int) -> None:

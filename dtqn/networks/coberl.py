@@ -10,7 +10,7 @@ LSTM on features, and it learns how much of the transformer to let in.
 
 The transformer leaves its layers' inputs behind (W = M), the LSTM its hidden state and cell (W = 1).
 
-Legend: B batch, T steps, M memory length, W trace window, D width.
+Legend: B batch, T steps, M memory length, W window of stored memory, D width.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CoBERLMemory(NamedTuple):
 
 
 class CoBERL(nn.Module):
-    """A recurrent core made of two others; its state and its trace are made of theirs."""
+    """A recurrent core made of two others; its state and its stored memory are made of theirs."""
 
     def __init__(self, *, transformer: GTrXL, gate: nn.Module, lstm: LSTMLayer) -> None:
         super().__init__()
@@ -57,11 +57,12 @@ class CoBERL(nn.Module):
             self.transformer.initial_state(batch_size), self.recurrent.initial_state(batch_size)
         )
 
-    def state_from_memory(self, rows: CoBERLMemory, valid: Tensor, episode_step: Tensor) -> CoBERLState:
-        """The state after stored memory [B, W, ...], newest last, of which the last are real: `valid` [B, W]."""
+    def state_from_memory(self, timesteps: CoBERLMemory, valid: Tensor, episode_step: Tensor) -> CoBERLState:
+        """The state after stored memory [B, W, ...], newest last, of which the last are real: `valid` [B,
+        W]."""
         return CoBERLState(
-            self.transformer.state_from_memory(rows.transformer, valid, episode_step),
-            self.recurrent.state_from_memory(rows.recurrent, valid, episode_step),
+            self.transformer.state_from_memory(timesteps.transformer, valid, episode_step),
+            self.recurrent.state_from_memory(timesteps.recurrent, valid, episode_step),
         )
 
     def cache(self, state: CoBERLState) -> CoBERLState:
@@ -71,12 +72,12 @@ class CoBERL(nn.Module):
     def forward(
         self, x: Tensor, state: CoBERLState, want_memory: bool = True
     ) -> tuple[Tensor, CoBERLState | None, CoBERLMemory | None]:
-        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' stored memory."""
         y, memory, left = self.transformer(x, state.transformer, want_memory)
-        output, recurrent, rows = self.recurrent(self.gate(x, y), state.recurrent, want_memory)
+        output, recurrent, timesteps = self.recurrent(self.gate(x, y), state.recurrent, want_memory)
         if not want_memory:
             return output, None, None
-        return output, CoBERLState(memory, recurrent), CoBERLMemory(left, rows)
+        return output, CoBERLState(memory, recurrent), CoBERLMemory(left, timesteps)
 
 
 def make_core(config: NetworkConfig) -> CoBERL:

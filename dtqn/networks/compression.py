@@ -1,15 +1,15 @@
-"""Compressed memory: a row for each block of steps beyond GTrXL's memory (Compressive Transformer).
+"""Compressed memory: a timestep for each block of steps beyond GTrXL's memory (Compressive Transformer).
 
-Rae et al. 2019, arXiv 1911.05507. A block is c steps of an episode, from a multiple of c on, and its row is a
-linear map of the block's layer inputs (section 3.2: a convolution of width and stride c). The row stands at
-its block's first step. With C slots a query at step t sees the rows of the last C blocks that begin more than
-M steps before it, beside the steps t-M..t themselves.
+Rae et al. 2019, arXiv 1911.05507. A block is c steps of an episode, from a multiple of c on, and its timestep
+is a linear map of the block's layer inputs (section 3.2: a convolution of width and stride c). The timestep
+stands at its block's first step. With C slots a query at step t sees the timesteps of the last C blocks that
+begin more than M steps before it, beside the steps t-M..t themselves.
 
 The blocks that a query sees are a function of t alone, whatever the split of an episode into calls, and all
 of them lie within the last M + C c steps: a state is made from so many stored memory.
 
-Legend: B batch, T steps of the call, m memory rows in a state, M memory length, C slots, c steps of a block,
-K blocks that some query of the call may see, H heads, d features of a head, D width.
+Legend: B batch, T steps of the call, m memory timesteps in a state, M memory length, C slots, c steps of a
+block, K blocks that some query of the call may see, H heads, d features of a head, D width.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Blocks(NamedTuple):
     """The blocks of one call, by their places in memory-then-steps."""
 
     places: Tensor
-    """[B, K, c] the places of a block's rows; any places if no query sees the block."""
+    """[B, K, c] the places of a block's timesteps; any places if no query sees the block."""
     distance: Tensor
-    """[B, T, K] steps from a block's first row to the query."""
+    """[B, T, K] steps from a block's first timestep to the query."""
     visible: Tensor
     """[B, T, K] bool"""
 
-    def rows(self, x: Tensor) -> Tensor:
+    def timesteps(self, x: Tensor) -> Tensor:
         """[B, K, c, D] of x [B, m + T, D]."""
         batch = torch.arange(len(x), device=x.device)[:, None, None]
         return x[batch, self.places]
@@ -52,10 +52,10 @@ class Compression(nn.Module):
         self.register_buffer("positions", table, persistent=False)
 
     def blocks(self, count: Tensor, phase: Tensor, num_memory: int, steps: int) -> Blocks | None:
-        """The blocks of a call; None if no query is far enough from the first row.
+        """The blocks of a call; None if no query is far enough from the first timestep.
 
         Args:
-            count: [B] real memory rows, the last of `num_memory`.
+            count: [B] real memory timesteps, the last of `num_memory`.
             phase: [B] the place of the call's first step in its block.
         """
         far = num_memory + steps - 1 - self.memory_length
@@ -73,7 +73,7 @@ class Compression(nn.Module):
 
 
 def compressor(width: int, rate: int) -> nn.Linear:
-    """A block's rows [c D] -> its row [D]; at first their mean."""
+    """A block's timesteps [c D] -> its timestep [D]; at first their mean."""
     layer = nn.Linear(rate * width, width)
     with torch.no_grad():
         layer.weight.copy_(torch.eye(width).repeat(1, rate) / rate)

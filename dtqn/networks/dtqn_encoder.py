@@ -1,6 +1,6 @@
 """The encoder of DTQN's public code (Esslinger et al. 2022, arXiv 2206.01078; github.com/kevslinger/DTQN).
 
-One table of embeddings serves all components of a discrete observation, with rows for the code's padding
+One table of embeddings serves all components of a discrete observation, with timesteps for the code's padding
 values that are never looked up here. The embeddings, joined, go through one linear map.
 """
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def _gate_weight(rows: int, width: int) -> nn.Parameter:
-    """[rows * D, D], truncated normal with deviation 1/sqrt(input width) (appendix C)."""
-    weight = torch.empty(rows * width, width)
+def _gate_weight(timesteps: int, width: int) -> nn.Parameter:
+    """[timesteps * D, D], truncated normal with deviation 1/sqrt(input width) (appendix C)."""
+    weight = torch.empty(timesteps * width, width)
     deviation = width**-0.5
     nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation)
     return nn.Parameter(weight)
@@ -79,7 +79,7 @@ def _tanh_(x: Tensor) -> Tensor:
 
 
 class _GRUGate(torch.autograd.Function):
-    """`GRUGate` of rows x, y [n, D], with its backward in as few passes over them as there are products.
+    """`GRUGate` of timesteps x, y [n, D], with its backward in as few passes over them as there are products.
 
     With g the gradient of (1 - z) x + z h and a the arguments of the sigmoids and the tanh:
 
@@ -87,7 +87,8 @@ class _GRUGate(torch.autograd.Function):
         d(rx) = da_h U_g    da_r = d(rx) x r (1 - r)
         dx = g (1 - z) + d(rx) r + da_r U_r + da_z U_z      dy = da_r W_r + da_z W_z + da_h W_g
 
-    Autograd's own takes a third more time, forward, and a fifth more, backward (1 400 rows of 64 on a CPU).
+    Autograd's own takes a third more time, forward, and a fifth more, backward (1 400 timesteps of 64 on a
+    CPU).
     """
 
     @staticmethod
@@ -135,8 +136,8 @@ class GRUGate(nn.Module):
         self.bias = nn.Parameter(torch.full((width,), bias))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        rows = (each.reshape(-1, each.shape[-1]) for each in (x, y))
-        gated: Tensor = _GRUGate.apply(*rows, self.w_rzg, self.u_rz, self.u_g, self.bias)
+        timesteps = (each.reshape(-1, each.shape[-1]) for each in (x, y))
+        gated: Tensor = _GRUGate.apply(*timesteps, self.w_rzg, self.u_rz, self.u_g, self.bias)
         return gated.view(x.shape)
 
 

@@ -7,10 +7,10 @@ For a layer with input E and memory M, the layer's own inputs at the last M step
 
 With `norm="post"` it is Transformer-XL: Y' = LayerNorm(gate_1(E, Y)), E' = LayerNorm(gate_2(Y', F)).
 
-Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and rows that stand for blocks of
-steps beyond the memory (`compression`), which are made anew from the layer inputs at each call.
+Options: heads that learn how far they look back (`attention.AdaptiveSpan`), and timesteps that stand for
+blocks of steps beyond the memory (`compression`), which are made anew from the layer inputs at each call.
 
-Legend: B batch, T steps, M memory length, m memory rows in a state (at most the window W, which is M without
+Legend: B batch, T steps, M memory length, m memory steps in a state (at most the window W, which is M without
 compression), L layers, H heads, d features of a head, D width, K blocks of compressed memory, c steps of one.
 """
 
@@ -40,9 +40,10 @@ class GTrXLState(NamedTuple):
     memory: Tensor
     """[B, m, L, D] layer inputs of the last m steps, oldest first."""
     filled: Tensor
-    """[B] how many of the newest rows of `memory` are real."""
+    """[B] how many of the newest timesteps of `memory` are real."""
     keys: Tensor | None = None
-    """[B, L, H, m, d] keys of the last M rows if they are kept, between two publishings to the actor."""
+    """[B, L, H, m, d] keys of the last M timesteps if they are kept, between two syncs of weights to the
+    actor."""
     values: Tensor | None = None
     """[B, L, H, m, d]"""
     phase: Tensor | None = None
@@ -55,7 +56,7 @@ class GTrXLMemory(NamedTuple):
 
 
 class PackedCall(NamedTuple):
-    """All that layers share in a call of packed rows."""
+    """All that layers share in a call of packed timesteps."""
 
     positions: Tensor
     """[E, D]"""
@@ -76,7 +77,7 @@ class GTrXLLayer(TransformerLayer):
         self._add_rest(layer)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [H, B, m, d] of memory rows [B, m, D]."""
+        """Keys and values [H, B, m, d] of memory timesteps [B, m, D]."""
         return self.attention.project_memory(self.normalised(memory))
 
     def forward(
@@ -95,34 +96,34 @@ class GTrXLLayer(TransformerLayer):
             memory: [B, m, D]
             cached: keys and values [H, B, m, d] of the memory.
         """
-        rows = torch.cat([memory, x], dim=1) if cached is None else x
-        y, k, v = self.attention(self.normalised(rows), x.shape[1], cached, positions, mask, slots)
+        timesteps = torch.cat([memory, x], dim=1) if cached is None else x
+        y, k, v = self.attention(self.normalised(timesteps), x.shape[1], cached, positions, mask, slots)
         return self._output(x, y), k, v
 
     def packed(self, x: Tensor, burned: Tensor, memory: Tensor, call: PackedCall) -> tuple[Tensor, Tensor]:
-        """The outputs of packed rows x [n, D] and, detached, of the burn-in's `burned` [P, D] before them.
+        """The outputs of packed steps x [n, D] and, detached, of the burn-in's `burned` [P, D] before them.
 
-        Rows of the burn-in that are no queries of the call come back as they are.
+        Timesteps of the burn-in that are no queries of the call come back as they are.
         """
-        rows = torch.cat([memory, burned, x])
-        y = self.attention.packed(self.normalised(rows), call.positions, call.mask, call.layout)
+        timesteps = torch.cat([memory, burned, x])
+        y = self.attention.packed(self.normalised(timesteps), call.positions, call.mask, call.layout)
         of_burned, of_x = y.split([len(y) - len(x), len(x)])
         if len(of_burned):
             with torch.no_grad():
                 burned = self._output(burned, of_burned)
         return self._output(x, of_x), burned
 
-    def slots(self, rows: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
+    def slots(self, timesteps: Tensor, blocks: Blocks, positions: Tensor) -> Slots:
         """Compressed memory of layer inputs [B, m + T, D]; no gradient enters these or the compressor."""
         assert self.compressor is not None
         with torch.no_grad():
-            compressed = self.compressor(blocks.rows(rows).flatten(2))
+            compressed = self.compressor(blocks.timesteps(timesteps).flatten(2))
         return Slots(*self.project_memory(compressed), positions, blocks.distance, blocks.visible)
 
-    def reconstruction_loss(self, rows: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
-        """The squared distance between attention over compressed rows and over the rows themselves.
+    def reconstruction_loss(self, timesteps: Tensor, blocks: Blocks, seen: Tensor) -> Tensor:
+        """The squared distance between attention over compressed timesteps and over the timesteps themselves.
 
-            mean over queries t that see a block of |attn(h_t, rows) - attn(h_t, f(rows))|^2 / D
+            mean over queries t that see a block of |attn(h_t, timesteps) - attn(h_t, f(timesteps))|^2 / D
 
         Attention is by content alone; its only gradient is that of the compressor f.
 
@@ -132,7 +133,7 @@ class GTrXLLayer(TransformerLayer):
         """
         assert self.compressor is not None
         attention, steps = self.attention, seen.shape[1]
-        whole = blocks.rows(rows)
+        whole = blocks.timesteps(timesteps)
         counts = seen.any(dim=-1)
         seen = seen | ~counts[..., None]
 
@@ -146,7 +147,7 @@ class GTrXLLayer(TransformerLayer):
             return scores.softmax(dim=-1) @ value
 
         with torch.no_grad():
-            query = attention.project_query(self.normalised(rows[:, rows.shape[1] - steps :]))
+            query = attention.project_query(self.normalised(timesteps[:, timesteps.shape[1] - steps :]))
             exact = attend(whole.flatten(1, 2), seen.repeat_interleave(whole.shape[2], dim=-1))
         error = (attend(self.compressor(whole.flatten(2)), seen) - exact).square().sum(dim=(0, 3))
         return torch.where(counts, error, 0.0).sum() / (counts.sum().clamp(min=1) * attention.width)
@@ -181,7 +182,7 @@ class GTrXL(nn.Module):
         Args:
             memory_length: M; with compression at least `compression.rate`.
             span_ramp: R of adaptive spans, in steps; None: every head sees all M steps.
-            compression: the rows that stand for what lies beyond the last M steps; None: there are none.
+            compression: the timesteps that stand for what lies beyond the last M steps; None: there are none.
         """
         super().__init__()
         self.width, self.num_layers, self.num_heads = layer.width, num_layers, layer.num_heads
@@ -221,14 +222,14 @@ class GTrXL(nn.Module):
         zeros = torch.zeros(batch_size, dtype=torch.int64, device=parameter.device)
         return GTrXLState(memory, zeros, phase=None if self.compression is None else zeros)
 
-    def state_from_memory(self, rows: GTrXLMemory, valid: Tensor, episode_step: Tensor) -> GTrXLState:
+    def state_from_memory(self, timesteps: GTrXLMemory, valid: Tensor, episode_step: Tensor) -> GTrXLState:
         """State after stored memory [B, W, ...], newest last; `valid` [B, W] marks the real ones, at the end.
 
         Positions are relative; `episode_step` [B] says where blocks of compressed memory begin.
         """
         if self.window == 0:
             return self.initial_state(len(valid))
-        memory = rows.memory[:, -self.window :]
+        memory = timesteps.memory[:, -self.window :]
         valid = valid[:, valid.shape[1] - memory.shape[1] :]
         # Attention gives padding a weight of 0, and 0 times NaN is NaN.
         memory = memory.masked_fill(~valid[..., None, None], 0.0).to(next(self.parameters()).dtype)
@@ -236,7 +237,7 @@ class GTrXL(nn.Module):
         return GTrXLState(memory, valid.sum(dim=1), phase=phase)
 
     def cache(self, state: GTrXLState) -> GTrXLState:
-        """`state` with the keys and values of its memory's last M rows under the present parameters."""
+        """`state` with the keys and values of its memory's last M timesteps under the present parameters."""
         recent = self._recent(state.memory)
         pairs = [layer.project_memory(recent[:, :, i]) for i, layer in enumerate(self.layers)]
         keys, values = (_by_batch(of_layers) for of_layers in zip(*pairs, strict=True))
@@ -245,8 +246,8 @@ class GTrXL(nn.Module):
     def forward(
         self, x: Tensor, state: GTrXLState, want_memory: bool = True
     ) -> tuple[Tensor, GTrXLState | None, GTrXLMemory | None]:
-        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
-        # No gradient goes back into memory; the projections and LayerNorms of its rows do get theirs.
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' stored memory."""
+        # No gradient goes back into memory; the projections and LayerNorms of its timesteps do get theirs.
         memory, filled = state.memory.detach(), state.filled
         recent, steps = self._recent(memory), x.shape[1]
         num_memory = recent.shape[1]
@@ -259,17 +260,17 @@ class GTrXL(nn.Module):
             if state.keys is not None and state.values is not None:
                 cached = state.keys[:, i].transpose(0, 1), state.values[:, i].transpose(0, 1)
             if blocks is not None and self.compression is not None:
-                rows = torch.cat([memory[:, :, i], x.detach()], dim=1)
-                slots = layer.slots(rows, blocks, self.compression.positions.to(x.dtype))
+                timesteps = torch.cat([memory[:, :, i], x.detach()], dim=1)
+                slots = layer.slots(timesteps, blocks, self.compression.positions.to(x.dtype))
             x, key, value = layer(x, recent[:, :, i], cached, positions, mask, slots)
             keys.append(key)
             values.append(value)
         if not want_memory:
             return x, None, None
-        trace = torch.stack(inputs, dim=2)
+        stored = torch.stack(inputs, dim=2)
         start = max(0, memory.shape[1] + steps - self.window)
         new_state = GTrXLState(
-            memory=torch.cat([memory, trace.detach()], dim=1)[:, start:],
+            memory=torch.cat([memory, stored.detach()], dim=1)[:, start:],
             filled=(filled + steps).clamp(max=self.window),
         )
         if self.compression is not None and state.phase is not None:
@@ -279,13 +280,13 @@ class GTrXL(nn.Module):
             new_state = new_state._replace(
                 keys=_by_batch(keys)[:, :, :, start:], values=_by_batch(values)[:, :, :, start:]
             )
-        return x, new_state, GTrXLMemory(trace)
+        return x, new_state, GTrXLMemory(stored)
 
     def packed(
-        self, x: Tensor, burned: Tensor, rows: GTrXLMemory, packing: Packing, want_memory: bool
+        self, x: Tensor, burned: Tensor, timesteps: GTrXLMemory, packing: Packing, want_memory: bool
     ) -> tuple[Tensor, GTrXLMemory | None]:
         """As `PackedCore.packed`. No compression and no adaptive span."""
-        memory = rows.memory if self.window else x.new_empty((0, self.num_layers, self.width))
+        memory = timesteps.memory if self.window else x.new_empty((0, self.num_layers, self.width))
         call = self._packed_call(packing, -packing.burn_in.shape[1], x.dtype)
         inputs = []
         for i, layer in enumerate(self.layers):
@@ -296,7 +297,7 @@ class GTrXL(nn.Module):
         return x, GTrXLMemory(torch.stack(inputs, dim=1)) if want_memory else None
 
     def _packed_call(self, packing: Packing, first_query: int, dtype: torch.dtype) -> PackedCall:
-        """The shared part of a layer's call whose queries are the rows from position `first_query` on."""
+        """The shared part of a layer's call whose queries are the steps from position `first_query` on."""
         key = ("GTrXL", first_query, self.memory_length, self.num_heads, dtype)
         return packing.once(key, lambda: self._make_packed_call(packing, first_query, dtype))
 
@@ -339,12 +340,12 @@ class GTrXL(nn.Module):
             if blocks is None:
                 total = total + 0.0 * layer.compressor.weight.sum()
             else:
-                rows = torch.cat([state.memory[:, :, i], inputs[:, :, i]], dim=1).detach()
-                total = total + layer.reconstruction_loss(rows, blocks, blocks.visible & real[..., None])
+                timesteps = torch.cat([state.memory[:, :, i], inputs[:, :, i]], dim=1).detach()
+                total = total + layer.reconstruction_loss(timesteps, blocks, blocks.visible & real[..., None])
         return total
 
     def _recent(self, memory: Tensor) -> Tensor:
-        """The rows [B, m, ...] of a state's memory that are seen as they are, at most M."""
+        """The timesteps [B, m, ...] of a state's memory that are seen as they are, at most M."""
         return memory[:, max(0, memory.shape[1] - self.memory_length) :]
 
     def _blocks(self, state: GTrXLState, steps: int) -> Blocks | None:
@@ -357,8 +358,8 @@ class GTrXL(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The sinusoids [E, D] of the distances E - 1..0 that a call has, and their mask [B, T, E].
 
-        The mask is minus infinity where a distance reaches beyond `filled` [B] rows before the call. It is
-        None if there is a row everywhere.
+        The mask is minus infinity where a distance reaches beyond `filled` [B] timesteps before the call. It
+        is None if there is a timestep everywhere.
         """
         reach = min(self.memory_length, num_memory + steps - 1)
         # Kept in float64, so that the table is exact at any precision.

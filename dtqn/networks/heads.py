@@ -23,7 +23,7 @@ class Prediction(Protocol):
     size: int
     """Z, numbers for each action."""
     target: Callable[..., Tensor]
-    """(the target network's output, values of actions -> the policy's, rows after each step) -> targets."""
+    """(the target network's output, values of actions -> the policy's, steps after each step) -> targets."""
     errors: Callable[..., Any]
     """(the online network's output at steps 0..R-2, actions [B, R - 1], targets, mask) -> their errors."""
 

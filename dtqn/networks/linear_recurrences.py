@@ -90,7 +90,7 @@ def _scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
 
 
 def _blocks(x: Tensor, length: int) -> Tensor:
-    """A copy [B, K, C, N] of x [B, T, N], zeros after its end."""
+    """An environment [B, K, C, N] of x [B, T, N], zeros after its end."""
     batch, steps, *features = x.shape
     count = -(-steps // length)
     blocks = x.new_zeros((batch, count * length, *features))

@@ -19,6 +19,8 @@ from dtqn.settings.named_code import ANY_FAULT, located
 from dtqn.types import MemorySpec, leaves
 
 _CORE_METHODS = ("initial_state", "state_from_memory", "memory_spec", "cache")
+_EARLIER = {"state_from_memory": "state_from_trace", "memory_spec": "trace_spec"}
+"""What methods were called in version 1 of the contract."""
 
 
 def core(config: NetworkConfig) -> Core:
@@ -66,7 +68,11 @@ def _made(setting: str, value: str, methods: Sequence[str], *arguments: Any) -> 
         raise wrong(setting, value, f"it made a {type(made).__name__}; it must make a torch.nn.Module")
     if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         why = f"it made a {type(made).__name__} without {', '.join(missing)}"
-        raise wrong(setting, value, f"{why}; it must have the methods of dtqn.networks.q_network.Core")
+        renamed = [
+            f"{_EARLIER[name]} is {name} now" for name in missing if hasattr(made, _EARLIER.get(name, ""))
+        ]
+        right = ", ".join(renamed) or "it must have the methods of dtqn.networks.q_network.Core"
+        raise wrong(setting, value, f"{why}; {right}")
     version = getattr(made, "contract_version", CONTRACT_VERSION)
     if version != CONTRACT_VERSION:
         why = f"its contract_version is {version!r}; this suite's is {CONTRACT_VERSION}"

@@ -1,15 +1,16 @@
-"""The real rows of a batch, packed: side by side, without the padding of their blocks.
+"""The real timesteps of a batch, packed: side by side, without the padding of their blocks.
 
-A third of a batch's rows are padding, and more where stored memory is short. Whatever acts on each row by
-itself (encoder, projections, gates, feed-forward parts, head) runs on packed rows [n, D]. Attention alone
-needs blocks, and a `Layout` says how they are filled.
+A third of a batch's timesteps are padding, and more where stored memory is short. Whatever acts on each
+timestep by itself (encoder, projections, gates, feed-forward parts, head) runs on packed timesteps [n, D].
+Attention alone needs blocks, and a `Layout` says how they are filled.
 
-A block's packed rows are filled up to a multiple of `ROWS`, so that products come in few shapes: in bfloat16
-torch prepares each shape for a millisecond. The rows that fill it up are copies of its first one. Nothing
+A block's packed timesteps are filled up to a multiple of `ROWS`, so that products come in few shapes: in
+bfloat16 torch prepares each shape for a millisecond. The timesteps that fill it up are copies of its first
+one. Nothing
 reads what becomes of them: they lie in no block, and no gradient reaches them.
 
-Legend: B sequences, W stored rows before a sequence, P burn-in rows, R rows of the learned segment, N packed rows
-of a call, n those of them that are queries, T query places and J key places of a sequence.
+Legend: B sequences, W stored steps before a sequence, P burn-in steps, R steps of the learned segment, N
+packed steps of a call, n those of them that are queries, T query places and J key places of a sequence.
 """
 
 from __future__ import annotations
@@ -28,59 +29,60 @@ from dtqn.types import Sequences, StepInputs, length_mask, map_tree
 T = TypeVar("T")
 
 ROWS = 32
-"""Packed rows come in multiples of so many."""
+"""Packed timesteps come in multiples of so many."""
 
 NOWHERE = -(2**40)
-"""A position before every row."""
+"""A position before every timestep."""
 
 
 class Timesteps(NamedTuple):
-    """The real rows of one block of a batch, sequence by sequence, and those that fill them up."""
+    """The real timesteps of one block of a batch, sequence by sequence, and those that fill them up."""
 
     place: Tensor
-    """[n] of each among all the block's rows."""
+    """[n] of each among all the block's timesteps."""
     sequence: Tensor
     """[n] which sequence it is of."""
     position: Tensor
-    """[n] steps since the first row of the learned segment, negative before it; `NOWHERE` where it fills up."""
+    """[n] steps since the first timestep of the learned segment, negative before it; `NOWHERE` where it fills
+    up."""
     real: int
-    """How many rows are real, the first ones."""
+    """How many timesteps are real, the first ones."""
     counts: Tensor
-    """[B] rows of each sequence."""
+    """[B] timesteps of each sequence."""
     shape: tuple[int, int]
-    """[B, rows] of the block."""
+    """[B, timesteps] of the block."""
 
     def pack(self, block: Any) -> Any:
-        """A tree of [B, rows, ...] -> [n, ...]"""
+        """A tree of [B, timesteps, ...] -> [n, ...]"""
         return map_tree(lambda x: x.flatten(0, 1).index_select(0, self.place), block)
 
-    def unpack(self, rows: Tensor) -> Tensor:
-        """[n, ...] -> [B, rows, ...], 0 in the padding."""
-        unpacked: Tensor = _Unpack.apply(rows, self.place[: self.real], self.shape)
+    def unpack(self, timesteps: Tensor) -> Tensor:
+        """[n, ...] -> [B, timesteps, ...], 0 in the padding."""
+        unpacked: Tensor = _Unpack.apply(timesteps, self.place[: self.real], self.shape)
         return unpacked
 
 
 class _Unpack(torch.autograd.Function):
-    """Real rows into a block of zeros. Each has a place of its own, so that the backward is a selection."""
+    """Real steps into a block of zeros. Each has a place of its own, so that the backward is a selection."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
+    def forward(ctx: Any, timesteps: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(place)
-        ctx.count = len(rows)
-        block = rows.new_zeros((math.prod(shape), *rows.shape[1:]))
-        return block.index_copy_(0, place, rows[: len(place)]).view(*shape, *rows.shape[1:])
+        ctx.count = len(timesteps)
+        block = timesteps.new_zeros((math.prod(shape), *timesteps.shape[1:]))
+        return block.index_copy_(0, place, timesteps[: len(place)]).view(*shape, *timesteps.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (place,) = ctx.saved_tensors
-        rows = grad.new_empty((ctx.count, *grad.shape[2:]))
-        rows[len(place) :] = 0.0
-        torch.index_select(grad.flatten(0, 1), 0, place, out=rows[: len(place)])
-        return rows, None, None
+        timesteps = grad.new_empty((ctx.count, *grad.shape[2:]))
+        timesteps[len(place) :] = 0.0
+        torch.index_select(grad.flatten(0, 1), 0, place, out=timesteps[: len(place)])
+        return timesteps, None, None
 
 
 class Packing:
-    """The real rows of a batch, and what networks of one kind work out from these once."""
+    """The real timesteps of a batch, and what networks of one kind work out from these once."""
 
     def __init__(self, batch: Sequences) -> None:
         self._batch = batch
@@ -88,7 +90,7 @@ class Packing:
 
     @cached_property
     def memory(self) -> Timesteps:
-        """Stored rows, as many as the batch's trace has."""
+        """Stored timesteps, as many as the batch's stored memory has."""
         valid = self._batch.memory_valid
         return _rows(valid, -valid.shape[1] - self._batch.burn_in_timesteps)
 
@@ -113,7 +115,7 @@ class Packing:
         return _sequence(self.learn.pack(self._batch.learn))
 
     def stored(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Stored rows by path, [n, ...]."""
+        """Stored timesteps by path, [n, ...]."""
         return self.once(dtype, lambda: map_tree(lambda x: x.to(dtype), self.memory.pack(self._batch.memory)))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -124,14 +126,14 @@ class Packing:
         return found
 
 
-def _sequence(rows: StepInputs) -> StepInputs:
-    """Rows [n, ...] as one sequence [1, n, ...], as networks read them."""
-    unsqueezed: StepInputs = map_tree(lambda x: x[None], rows)
+def _sequence(timesteps: StepInputs) -> StepInputs:
+    """Timesteps [n, ...] as one sequence [1, n, ...], as networks read them."""
+    unsqueezed: StepInputs = map_tree(lambda x: x[None], timesteps)
     return unsqueezed
 
 
 def _rows(real: Tensor, first_position: Tensor) -> Timesteps:
-    """Those of a block that are `real` [B, rows]; column 0 is at `first_position` [B]."""
+    """Those of a block that are `real` [B, timesteps]; column 0 is at `first_position` [B]."""
     sequence, column = real.nonzero().unbind(1)
     count = len(sequence)
     place = sequence * real.shape[1] + column
@@ -143,34 +145,34 @@ def _rows(real: Tensor, first_position: Tensor) -> Timesteps:
 
 
 class Places(NamedTuple):
-    """How packed rows lie in the blocks that attention works on, head by head.
+    """How packed timesteps lie in the blocks that attention works on, head by head.
 
-    Behind a head's block there is one spare place, for keys that are out of every query's reach and for rows
-    that fill up. A place of the block without a row is filled with row 0, no query of a row sees it, and no
-    gradient leaves it or the spare place.
+    Behind a head's block there is one spare place, for keys that are out of every query's reach and for
+    timesteps that fill up. A place of the block without a timestep is filled with step 0, no query of a
+    timestep sees it, and no gradient leaves it or the spare place.
 
-    Packed rows [n, P d] and blocks [P, B * S + 1, d] are moved as rows of d, by their numbers among all: P
-    parts of a row, S places of a sequence.
+    Packed timesteps [n, P d] and blocks [P, B * S + 1, d] are moved as timesteps of d, by their numbers among
+    all: P parts of a timestep, S places of a sequence.
     """
 
     shape: tuple[int, int, int]
     """(P, B, S)"""
     place: Tensor
-    """[n * P] where each part of each row lies."""
-    row: Tensor
-    """[P * (B * S + 1)] which part of which row is at each place."""
+    """[n * P] where each part of each timestep lies."""
+    timestep: Tensor
+    """[P * (B * S + 1)] which part of which timestep is at each place."""
 
-    def fill(self, rows: Tensor) -> Tensor:
+    def fill(self, timesteps: Tensor) -> Tensor:
         """[n, P d] -> [P, B * S + 1, d]"""
-        return self._by_part(rows.reshape(len(self.place), -1).index_select(0, self.row))
+        return self._by_part(timesteps.reshape(len(self.place), -1).index_select(0, self.timestep))
 
-    def fill_or_zero(self, rows: Tensor) -> Tensor:
-        """As `fill`, with 0 in places without a row."""
-        parts = rows.reshape(len(self.place), -1)
-        blocks = parts.new_zeros((len(self.row), parts.shape[1]))
+    def fill_or_zero(self, timesteps: Tensor) -> Tensor:
+        """As `fill`, with 0 in places without a timestep."""
+        parts = timesteps.reshape(len(self.place), -1)
+        blocks = parts.new_zeros((len(self.timestep), parts.shape[1]))
         return self._by_part(blocks.index_copy_(0, self.place, parts))
 
-    def rows(self, blocks: Tensor) -> Tensor:
+    def timesteps(self, blocks: Tensor) -> Tensor:
         """The inverse of `fill`."""
         parts = blocks.flatten(0, 1).index_select(0, self.place)
         return parts.view(-1, len(blocks) * blocks.shape[2])
@@ -179,8 +181,8 @@ class Places(NamedTuple):
         """[P, B * S + 1, d] -> the view [P, B, S, d] of all but the spare places."""
         return filled[:, :-1].unflatten(1, self.shape[1:])
 
-    def _by_part(self, rows: Tensor) -> Tensor:
-        return rows.view(self.shape[0], -1, rows.shape[1])
+    def _by_part(self, timesteps: Tensor) -> Tensor:
+        return timesteps.view(self.shape[0], -1, timesteps.shape[1])
 
 
 class Layout(NamedTuple):
@@ -196,7 +198,7 @@ def layout(blocks: list[Timesteps], queries: int, first_query: int, reach: int, 
     """The layout of a call.
 
     Args:
-        blocks: all rows of the call, in their order; `queries` of them, the last ones, are queries as well.
+        blocks: all steps of the call, in their order; `queries` of them, the last ones, are queries as well.
         first_query: the position that query place 0 stands for.
         reach: how many places before itself a query sees; key place 0 is so many before query place 0.
         heads: H.
@@ -209,13 +211,13 @@ def layout(blocks: list[Timesteps], queries: int, first_query: int, reach: int, 
 
 
 def _places(blocks: list[Timesteps], origin: int, size: int, parts: int) -> Places:
-    """The places of the rows of some blocks; `origin` is the position that place 0 of `size` stands for."""
+    """The places of the steps of some blocks; `origin` is the position that place 0 of `size` stands for."""
     count = blocks[0].shape[0]
     sequence, position = (torch.cat(x) for x in zip(*((b.sequence, b.position) for b in blocks), strict=True))
     column = position - origin
     place = torch.where(column < 0, count * size, sequence * size + column)
     part = torch.arange(parts, device=place.device)
-    row = torch.arange(len(place), device=place.device)
-    row = place.new_zeros(count * size + 1).index_copy_(0, place, row)
+    timestep = torch.arange(len(place), device=place.device)
+    timestep = place.new_zeros(count * size + 1).index_copy_(0, place, timestep)
     of_parts = place[:, None] + part * (count * size + 1)
-    return Places((parts, count, size), of_parts.flatten(), (row * parts + part[:, None]).flatten())
+    return Places((parts, count, size), of_parts.flatten(), (timestep * parts + part[:, None]).flatten())

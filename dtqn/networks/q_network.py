@@ -4,11 +4,11 @@ A Q-network reads raw step inputs and gives Q-values. Its state is an argument a
 attribute, and a call on T steps gives the same Q-values as any split of these steps into calls. So the actor,
 which calls it with T = 1, and the learner, which calls it with a whole sequence, use one function.
 
-At each step the network leaves a stored memory behind. The state before a step is a function of the last W trace
-rows of its episode, so replay stores each step once and any stored sequence can be continued.
+At each step the network leaves stored memory behind. The state before a step is a function of the last W
+stored memory steps of its episode, so replay stores each step once and any stored sequence can be continued.
 
-Legend: B batch, T steps of a call, W trace window, P burn-in rows (of an encoder: parts of a step),
-R rows of a learned segment, D width, A actions, Z numbers of a distribution.
+Legend: B batch, T steps of a call, W window of stored memory, P burn-in timesteps (of an encoder: parts of a
+step), R timesteps of a learned segment, D width, A actions, Z numbers of a distribution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dtqn.networks.heads import Prediction
 from dtqn.networks.packing import Packing
 from dtqn.types import MemorySpec, QOutput, Sequences, State, StepInputs, StoredMemory
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
 """Grows when a network, core, encoder or head written for the contract before would no longer work."""
 
 AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
@@ -52,40 +52,43 @@ class Core(Protocol):
     def __call__(
         self, x: Tensor, state: State, want_memory: bool = True, /
     ) -> tuple[Tensor, State, StoredMemory]:
-        """Features [B, T, D] and the state before them -> output [B, T, D], the state after, the trace.
+        """Features [B, T, D] and the state before them -> output [B, T, D], the state after, the stored
+        memory.
 
-        No gradient enters the state. State and trace are None unless `want_memory`.
+        No gradient enters the state. State and stored memory are None unless `want_memory`.
         """
 
     def initial_state(self, batch_size: int, /) -> State:
         """The state [B, ...] at an episode's start."""
 
-    def state_from_memory(self, rows: StoredMemory, valid: Tensor, episode_step: Tensor, /) -> State:
-        """As `QNetwork.state_from_memory`, from rows [B, W, ...] in the shape of `memory_spec`."""
+    def state_from_memory(self, timesteps: StoredMemory, valid: Tensor, episode_step: Tensor, /) -> State:
+        """As `QNetwork.state_from_memory`, from timesteps [B, W, ...] in the shape of `memory_spec`."""
 
     def memory_spec(self) -> StoredMemory:
-        """A tree of the shape of the trace with a `MemorySpec` for each leaf that is stored, else None."""
+        """A tree of the shape of the stored memory with a `MemorySpec` for each leaf that is stored, else
+        None."""
 
     def cache(self, state: State, /) -> State:
         """As `QNetwork.cache`."""
 
 
 class PackedCore(Core, Protocol):
-    """A core that runs a batch's real rows without their padding, the burn-in in one pass with the rest."""
+    """A core that runs a batch's real steps without their padding, the burn-in in one pass with the rest."""
 
     packs: bool
     """Whether this one does; a core without the attribute does not."""
 
     def packed(
-        self, x: Tensor, burned: Tensor, rows: StoredMemory, packing: Packing, want_memory: bool
+        self, x: Tensor, burned: Tensor, timesteps: StoredMemory, packing: Packing, want_memory: bool
     ) -> tuple[Tensor, StoredMemory | None]:
-        """Features x [n, D] of the learned segment's rows -> output [n, D], and the trace of all rows.
+        """Features x [n, D] of the learned segment's timesteps -> output [n, D], and the stored memory of all
+        timesteps.
 
         Args:
-            burned: [P, D] features of the burn-in's rows, which no gradient enters.
-            rows: [m, ...] stored rows of memory, in the shape of `memory_spec`.
-            packing: which rows of which sequence these are.
-            want_memory: give the trace [P + n, ...], without gradient, else None.
+            burned: [P, D] features of the burn-in's timesteps, which no gradient enters.
+            rows: [m, ...] stored timesteps of memory, in the shape of `memory_spec`.
+            packing: which timesteps of which sequence these are.
+            want_memory: give the stored memory [P + n, ...], without gradient, else None.
         """
 
 
@@ -120,9 +123,9 @@ class QNetwork(nn.Module):
         Args:
             inputs: [B, T, ...]
             state: [B, ...]
-            want_memory: give the state and the trace; without them a call costs less.
-        Returns: the output [B, T, A]; the state after the T steps [B, ...]; the stored memory that these leave
-            behind [B, T, ...]. State and trace are None unless `want_memory`.
+            want_memory: give the state and the stored memory; without them a call costs less.
+        Returns: the output [B, T, A]; the state after the T steps [B, ...]; the stored memory that these
+            leave behind [B, T, ...]. State and stored memory are None unless `want_memory`.
         """
         raise NotImplementedError
 
@@ -130,20 +133,20 @@ class QNetwork(nn.Module):
         """The state [B, ...] at an episode's start, by the present parameters, on their device."""
         raise NotImplementedError
 
-    def state_from_memory(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
+    def state_from_memory(self, timesteps: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> State:
         """The state [B, ...] after stored memory of one episode each.
 
         Args:
-            rows: path -> [B, W, ...], newest last, of any float type; fewer rows than the trace's window are
-                an episode that has no more. A windowed network takes raw rows, by their paths in
-                `StepInputs`.
-            valid: [B, W] bool, the real rows, which are the last ones; the others may hold anything.
+            rows: path -> [B, W, ...], newest last, of any float type; fewer timesteps than the stored
+                memory's window are an episode that has no more. A windowed network takes raw timesteps, by
+                their paths in `StepInputs`.
+            valid: [B, W] bool, the real timesteps, which are the last ones; the others may hold anything.
             episode_step: [B] the step's number in its episode that the state is for.
         """
         raise NotImplementedError
 
     def memory_spec(self) -> dict[str, MemorySpec]:
-        """The fields of a stored memory, by their paths in the trace; empty where no row is stored."""
+        """The fields of stored memory, by their paths in the stored memory; empty where no step is stored."""
         return {}
 
     def cache(self, state: State) -> State:
@@ -156,17 +159,17 @@ class QNetwork(nn.Module):
         """Q-values of a batch's learned segments, with gradient.
 
         Args:
-            want_memory: give the trace as well.
-        Returns: the output [B, R, A]; the trace that burn-in and learned segment leave under the present
-            parameters, without gradient, path -> [B, P + R, ...], or None unless `want_memory`.
+            want_memory: give the stored memory as well.
+        Returns: the output [B, R, A]; the stored memory that burn-in and learned segment leave under the
+            present parameters, without gradient, path -> [B, P + R, ...], or None unless `want_memory`.
         """
         raise NotImplementedError
 
 
 def memory_window(network: QNetwork) -> int:
-    """W: the state before a step is a function of so many stored stored memory.
+    """W: the state before a step is a function of so many stored memory.
 
-    It is 0 for a network whose state is made anew from raw rows, or that has none: nothing that replay keeps
-    of it goes stale.
+    It is 0 for a network whose state is made anew from raw timesteps, or that has none: nothing that replay
+    keeps of it goes stale.
     """
     return max((field.window for field in network.memory_spec().values()), default=0)

@@ -6,7 +6,7 @@ output, and its loss reaches the memory from every learned step. (In Memory Gym 
 reconstruct observations: Pleines et al. 2023, arXiv 2309.17207. Theirs is the present one, which needs no
 memory.)
 
-Legend: B sequences, P burn-in rows, R rows of the learned segment, D width, V values.
+Legend: B sequences, P burn-in timesteps, R timesteps of the learned segment, D width, V values.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class Shown(nn.Module):
             self.count += held.size * (math.prod(self._cases.values()) if key in self._apart else 1)
 
     def forward(self, observation: Observation, real: Tensor) -> Tensor:
-        """[B, T, ...], of which the rows `real` [B, T] are no padding -> [B, T, V] bool, False in padding."""
+        """[B, T, ...], of which the timesteps `real` [B, T] are no padding -> [B, T, V] bool, False in
+        padding."""
         shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
         parts = observation if isinstance(observation, dict) else {"": observation}
         numbers: dict[str, Tensor] = {}
@@ -125,16 +126,17 @@ class Recall(nn.Module):
         self.logits = nn.Linear(width, self.shown.count)
 
     def loss(self, logits: Tensor, batch: Sequences) -> Tensor:
-        """The loss of each row of the learned segment, [B, R], from its logits [B, R, V].
+        """The loss of each timestep of the learned segment, [B, R], from its logits [B, R, V].
 
             l_t = -1/V sum over known v of [v was shown] log p_tv + [it was not] log (1 - p_tv)
 
-        A value that the sequence has shown up to row t is known. One that it has not shown is known if the
+        A value that the sequence has shown up to step t is known. One that it has not shown is known if the
         sequence begins with its episode; otherwise it may have been shown before. Padding has any loss.
         """
         blocks = ((batch.burn_in, batch.burn_in_timesteps), (batch.learn, batch.learn_timesteps))
         shown = [
-            self.shown(rows.observation, length_mask(count, rows.first.shape[1])) for rows, count in blocks
+            self.shown(timesteps.observation, length_mask(count, timesteps.first.shape[1]))
+            for timesteps, count in blocks
         ]
         burned = batch.burn_in.first.shape[1]
         seen = torch.cat(shown, dim=1).to(torch.uint8).cummax(dim=1).values[:, burned:].bool()

@@ -61,7 +61,7 @@ def initialise_(parameters: Sequence[Tensor], longest: int | None, orthogonal: b
 
 
 class _SideBySide(nn.RNNBase):
-    """Parameters in one piece of memory, as a GPU's kernels want them, in a copy too."""
+    """Parameters in one piece of memory, as a GPU's kernels want them, in an environment too."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -89,10 +89,10 @@ class LSTMLayer(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """x [B, T, D], hidden and cell [B, D] -> output [B, T, D]; hidden and cells [B, T, D]."""
         y, (_, last_cell) = self.lstm(x, (hidden[None].contiguous(), cell[None].contiguous()))
-        rows = None
+        timesteps = None
         if want_memory:
-            rows = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
-        return (x + y if self.skip else y), rows
+            timesteps = (y, last_cell[0, :, None] if x.shape[1] == 1 else self._cells(x, y, hidden, cell))
+        return (x + y if self.skip else y), timesteps
 
     @torch.no_grad()
     def _cells(self, x: Tensor, y: Tensor, hidden: Tensor, cell: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class LSTMLayer(nn.Module):
         """
         width = y.shape[2]
         weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
-        used = 3 * width  # rows of the gates input, forget, cell; the last is that of the output
+        used = 3 * width  # timesteps of the gates input, forget, cell; the last is that of the output
         weights, bias = torch.cat([weight_ih, weight_hh], dim=1)[:used], (bias_ih + bias_hh)[:used]
         before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
         gates = F.linear(torch.cat([x, before], dim=2), weights, bias)

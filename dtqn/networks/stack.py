@@ -1,4 +1,4 @@
-"""A core made of recurrent layers. Its state is the last row of its trace: W = 1.
+"""A core made of recurrent layers. Its state is the last timestep of its stored memory: W = 1.
 
 Legend: B batch, T steps, L layers, D width, N the shape that a layer keeps of one field, each its own.
 """
@@ -35,9 +35,9 @@ class HiddenAndCell(NamedTuple):
 class RecurrentStack(nn.Module):
     """Layers one on the other, from first to last.
 
-    A layer is called with features x [B, T, D], True if its rows are wanted, and the fields of its own state
-    before the first step, [B, N] each. It returns its output [B, T, D] and, if they are wanted, the fields of
-    its state after each step, [B, T, N] each. A stack of no layers is a core without memory.
+    A layer is called with features x [B, T, D], True if its timesteps are wanted, and the fields of its own
+    state before the first step, [B, N] each. It returns its output [B, T, D] and, if they are wanted, the
+    fields of its state after each step, [B, T, N] each. A stack of no layers is a core without memory.
     """
 
     def __init__(self, layers: Iterable[nn.Module], shapes: Any) -> None:
@@ -56,16 +56,17 @@ class RecurrentStack(nn.Module):
             *(next(self.parameters()).new_zeros((batch_size, *shape)) for shape in self._shapes)
         )
 
-    def state_from_memory(self, rows: StoredMemory, valid: Tensor, episode_step: Tensor) -> State:
-        """The newest of the stored memory [B, W, ...], or the initial state where that is not `valid` [B, W]."""
+    def state_from_memory(self, timesteps: StoredMemory, valid: Tensor, episode_step: Tensor) -> State:
+        """The newest of the stored memory [B, W, ...], or the initial state where that is not `valid` [B,
+        W]."""
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
 
-        def newest(row: Tensor) -> Tensor:
-            last = row[:, -1].to(next(self.parameters()).dtype)
+        def newest(timestep: Tensor) -> Tensor:
+            last = timestep[:, -1].to(next(self.parameters()).dtype)
             return last.masked_fill(~valid[:, -1].view(-1, *[1] * (last.dim() - 1)), 0.0)
 
-        return map_tree(newest, rows)
+        return map_tree(newest, timesteps)
 
     def cache(self, state: State) -> State:
         return state
@@ -73,15 +74,15 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x: Tensor, state: State, want_memory: bool = True
     ) -> tuple[Tensor, State | None, StoredMemory | None]:
-        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' trace."""
+        """x [B, T, D] -> output [B, T, D]; on request the state after it and its steps' stored memory."""
         left = []
         for i, layer in enumerate(self.layers):
-            x, rows = layer(x, want_memory, *(field[:, i].detach() for field in state))
-            left.append(rows)
+            x, timesteps = layer(x, want_memory, *(field[:, i].detach() for field in state))
+            left.append(timesteps)
         if not want_memory:
             return x, None, None
-        trace = self._state_type(*(torch.stack(rows, dim=2) for rows in zip(*left, strict=True)))
-        return x, self._state_type(*(rows[:, -1].detach() for rows in trace)), trace
+        stored = self._state_type(*(torch.stack(timesteps, dim=2) for timesteps in zip(*left, strict=True)))
+        return x, self._state_type(*(timesteps[:, -1].detach() for timesteps in stored)), stored
 
 
 def make_none(config: NetworkConfig) -> RecurrentStack:

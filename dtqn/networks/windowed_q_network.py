@@ -1,14 +1,14 @@
 """The Q-network of agents that re-read a window of raw steps: encoder, decoder, head.
 
-Esslinger, Platt and Amato 2022, arXiv 2206.01078. The Q-values of a step come from the last K rows of its
-episode, the oldest of them at position 0. Positions are absolute, so once the window slides every row's
-features change and all of it is run again at each step: keys and values that were kept from the step before
-would be those of another model.
+Esslinger, Platt and Amato 2022, arXiv 2206.01078. The Q-values of a step come from the last K timesteps of
+its episode, the oldest of them at position 0. Positions are absolute, so once the window slides every
+timestep's features change and all of it is run again at each step: keys and values that were kept from the
+step before would be those of another model.
 
-Nothing is stored with a step. The state is the last K - 1 raw rows, and the learner reads them from replay.
+Nothing is stored with a step. The state is the last K - 1 raw steps, and the learner reads them from replay.
 
-Legend: B batch, T steps of the call, K context length, H rows of a state, P burn-in (here: context) rows,
-R rows of the learned segment, S positions of a window, D width, A actions.
+Legend: B batch, T steps of the call, K context length, H timesteps of a state, P burn-in (here: context)
+timesteps, R timesteps of the learned segment, S positions of a window, D width, A actions.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from dtqn.types import QOutput, Sequences, State, StepInputs, StoredMemory, from
 
 
 class WindowState(NamedTuple):
-    """The raw rows that the next step is read with."""
+    """The raw timesteps that the next step is read with."""
 
     rows: StepInputs
-    """[B, H, ...] the last rows as they arrived, newest last."""
+    """[B, H, ...] the last timesteps as they arrived, newest last; a name that checkpoints hold."""
     filled: Tensor
     """[B] how many of the newest of `rows` are of this episode."""
 
 
 def pick(tree: StepInputs, index: Tensor) -> StepInputs:
-    """Rows `index` [B, S] of every array [B, T, ...]."""
+    """Timesteps `index` [B, S] of every array [B, T, ...]."""
     batch = torch.arange(len(index), device=index.device)[:, None]
     picked: StepInputs = map_tree(lambda x: x[batch, index], tree)
     return picked
 
 
 class WindowedQNetwork(QNetwork):
-    """A Q-network that reads the last rows of an episode anew at every step."""
+    """A Q-network that reads the last timesteps of an episode anew at every step."""
 
     auxiliary = None
 
@@ -59,35 +59,35 @@ class WindowedQNetwork(QNetwork):
         super().__init__()
         self.encoder, self.decoder, self.head = encoder, decoder, head
         self.observation_space, self.context_length = observation_space, decoder.context_length
-        self.held_rows = self.context_length - 1
+        self.held_timesteps = self.context_length - 1
 
     def forward(
         self, inputs: StepInputs, state: WindowState, want_memory: bool = True
     ) -> tuple[QOutput, State, StoredMemory]:
-        """Q-values of T steps, each from the K rows that end with it, or as many as its episode has."""
+        """Q-values of T steps, each from the K timesteps that end with it, or as many as its episode has."""
         filled, device = state.filled, state.filled.device
         held, steps = state.rows.first.shape[1], inputs.first.shape[1]
-        rows = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), state.rows, inputs)
-        # Real rows from position 0 on. At the end the newest is repeated, which no step before it sees.
+        timesteps = map_tree(lambda old, x: torch.cat([old.to(x.dtype), x], dim=1), state.rows, inputs)
+        # Real timesteps from position 0 on. At the end the newest is repeated, which no step before it sees.
         longest = largest(filled, held)
         index = torch.arange(longest + steps, device=device) + (held - filled)[:, None]
-        features = self.encoder(pick(rows, index.clamp(max=held + steps - 1)))
+        features = self.encoder(pick(timesteps, index.clamp(max=held + steps - 1)))
         place = filled[:, None] + torch.arange(steps, device=device)
         output = self.head(self._decode(features, place, longest))
         if not want_memory:
             return output, None, None
-        newest = map_tree(lambda x: x[:, steps:], rows)
+        newest = map_tree(lambda x: x[:, steps:], timesteps)
         return output, WindowState(newest, (filled + steps).clamp(max=held)), {}
 
     def _decode(self, features: Tensor, place: Tensor, longest: int) -> Tensor:
-        """Decode the K rows that end at each of `place` [B, T] and keep the last of them: [B, T, D].
+        """Decode the K timesteps that end at each of `place` [B, T] and keep the last of them: [B, T, D].
 
         Args:
-            features: [B, S, D] of all rows, from the oldest on.
+            features: [B, S, D] of all timesteps, from the oldest on.
             longest: the largest of `place[:, 0]`.
         """
         size, batch = self.context_length, torch.arange(len(place), device=place.device)
-        if place.shape[1] == 1:  # acting: the row is within the first K, as a state holds K - 1
+        if place.shape[1] == 1:  # acting: the timestep is within the first K, as a state holds K - 1
             return self.decoder(features, at=place)
         begun = self.decoder(features[:, :size])[batch[:, None], place.clamp(max=size - 1)]
         start = max(0, size - longest)  # the first step at which some window has slid
@@ -116,14 +116,14 @@ class WindowedQNetwork(QNetwork):
     def learn_values(
         self, batch: Sequences, want_memory: bool = False
     ) -> tuple[QOutput, dict[str, Tensor] | None]:
-        """From windows of K rows; the trace is empty.
+        """From windows of K timesteps; the stored memory is empty.
 
-        The burn-in rows, here context with gradient, and the learned segment's are one run of rows. Its first K
-        rows are a window, which holds all learned rows. Rows beyond are only bootstrapped from; their values
-        come from a second window, the run's last K rows, without gradient.
+        The burn-in timesteps, here context with gradient, and the learned segment's are one run of timesteps.
+        Its first K timesteps are a window, which holds all learned timesteps. Timesteps beyond are only
+        bootstrapped from; their values come from a second window, the run's last K steps, without gradient.
         """
         size = self.context_length
-        trace: dict[str, Tensor] | None = {} if want_memory else None
+        stored: dict[str, Tensor] | None = {} if want_memory else None
         context, device = batch.burn_in.first.shape[1], batch.learn_timesteps.device
         before, total = (
             batch.burn_in_timesteps[:, None],
@@ -131,10 +131,11 @@ class WindowedQNetwork(QNetwork):
         )
         joined = map_tree(lambda a, b: torch.cat([a, b], dim=1), batch.burn_in, batch.learn)
 
-        def window(start: Tensor | int, rows: int, at: Tensor) -> QOutput:
-            """The values at the places `at` [B, R] of each run, by its `rows` rows from place `start` on."""
-            # Places past the run's end, which no real row sees, repeat its last row.
-            place = torch.minimum(start + torch.arange(rows, device=device), total - 1)
+        def window(start: Tensor | int, timesteps: int, at: Tensor) -> QOutput:
+            """The values at the places `at` [B, R] of each run, by its `timesteps` timesteps from place
+            `start` on."""
+            # Places past the run's end, which no real timestep sees, repeat its last timestep.
+            place = torch.minimum(start + torch.arange(timesteps, device=device), total - 1)
             index = torch.where(place < before, place, place - before + context)
             return self.window(pick(joined, index), at - start)
 
@@ -142,7 +143,7 @@ class WindowedQNetwork(QNetwork):
         place = torch.minimum(before + torch.arange(batch.learn.first.shape[1], device=device), total - 1)
         output = window(0, min(size, longest), place.clamp(max=size - 1))
         if longest <= size:
-            return output, trace
+            return output, stored
         with torch.no_grad():
             beyond = torch.minimum(size + torch.arange(longest - size, device=device), total - 1)
             second = window((total - size).clamp(min=0), size, beyond)
@@ -152,38 +153,40 @@ class WindowedQNetwork(QNetwork):
         def join(x: Tensor, y: Tensor) -> Tensor:
             return torch.where((place < size).view(*place.shape, *[1] * (x.dim() - 2)), x, y)
 
-        return map_tree(join, output, later), trace
+        return map_tree(join, output, later), stored
 
     def initial_state(self, batch_size: int) -> WindowState:
-        """The state at an episode's start: no row is real."""
+        """The state at an episode's start: no timestep is real."""
         like, space = next(self.parameters()), self.observation_space
-        shape, device = (batch_size, self.held_rows), like.device
+        shape, device = (batch_size, self.held_timesteps), like.device
 
         def zeros(part: gymnasium.Space) -> Tensor:
             dtype = torch.from_numpy(np.zeros(0, part.dtype)).dtype
             return torch.zeros((*shape, *(part.shape or ())), dtype=dtype, device=device)
 
-        rows = StepInputs(
+        timesteps = StepInputs(
             map_tree(zeros, dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else space),
             torch.zeros(shape, dtype=torch.int64, device=device),
             like.new_zeros(shape),
             torch.zeros(shape, dtype=torch.bool, device=device),
         )
-        return WindowState(rows, torch.zeros(batch_size, dtype=torch.int64, device=device))
+        return WindowState(timesteps, torch.zeros(batch_size, dtype=torch.int64, device=device))
 
-    def state_from_memory(self, rows: dict[str, Tensor], valid: Tensor, episode_step: Tensor) -> WindowState:
-        """The state after context rows [B, W, ...] by their paths in `StepInputs`, newest last.
+    def state_from_memory(
+        self, timesteps: dict[str, Tensor], valid: Tensor, episode_step: Tensor
+    ) -> WindowState:
+        """The state after context timesteps [B, W, ...] by their paths in `StepInputs`, newest last.
 
-        `valid` [B, W] marks the real ones, at the end. There may be no rows at all.
+        `valid` [B, W] marks the real ones, at the end. There may be no timesteps at all.
         """
         empty = self.initial_state(len(valid))
-        if not rows:
+        if not timesteps:
             return empty
-        real = valid[:, max(0, valid.shape[1] - self.held_rows) :]
+        real = valid[:, max(0, valid.shape[1] - self.held_timesteps) :]
 
         def newest(zeros: Tensor, given: Tensor) -> Tensor:
             kept = given[:, given.shape[1] - real.shape[1] :]
             kept = kept.masked_fill(~real.view(*real.shape, *[1] * (kept.dim() - 2)), 0)
             return torch.cat([zeros[:, real.shape[1] :].to(kept.dtype), kept], dim=1)
 
-        return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, rows)), real.sum(dim=1))
+        return WindowState(map_tree(newest, empty.rows, from_leaves(empty.rows, timesteps)), real.sum(dim=1))

@@ -59,11 +59,11 @@ class LearnerConfig(Group):
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
-    """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), rows it sees on."""
+    """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), steps it sees on."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     next_window: bool = False
-    """Bootstrap from a window of its own, the sequence without its first row (DTQN's public code)."""
+    """Bootstrap from a window of its own, the sequence without its first timestep (DTQN's public code)."""
     double_q: bool = True
     """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
     bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
@@ -102,12 +102,12 @@ class LearnerConfig(Group):
         if self.next_window and (reader := self._reads_first_row()):
             yield (
                 f"learner.next_window is true with learner.double_q false and {reader}, which reads the "
-                "target network's values of a sequence's first row, but no window of that network has it; "
+                "target network's values of a sequence's first step, but no window of that network has it; "
                 "try learner.double_q true"
             )
 
     def _reads_first_row(self) -> str:
-        """What reads the target network's values of a sequence's first row; empty where nothing does."""
+        """What reads the target network's values of a sequence's first timestep; empty where nothing does."""
         if self.double_q or self.target_update.name == "none":
             return ""
         if self.bootstrap.name == "munchausen":
@@ -129,7 +129,7 @@ class LearnerConfig(Group):
             )
 
     def unread_in(self, run: Any) -> Iterator[str]:
-        # A rollout's sequence has all rows that there are; of Q(lambda) it says how many more to wait for.
+        # A rollout's sequence has all steps that there are; of Q(lambda) it says how many more to wait for.
         if not self.batches.from_replay and self.returns.name != "n_step":
             yield "n_step"
         if self.target_update.name == "none":
@@ -144,9 +144,9 @@ class ReplayConfig(Group):
     learn_length: int = Field(40, ge=1)
     """Steps of a sequence that get a TD error."""
     sequence_period: int | None = Field(None, ge=1)
-    """Steps between the anchors of an episode; None is `learn_length`: each step is in one sequence."""
+    """Steps between the starts of an episode; None is `learn_length`: each step is in one sequence."""
     burn_in_length: int = Field(4, ge=0)
-    """Rows before the anchor that are run without gradient to freshen the stored memory."""
+    """Timesteps before the sequence start that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
     """alpha in P(i) ~ p_i^alpha, first priorities are of the actor's Q-values; 0: uniform, without any."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
@@ -154,7 +154,7 @@ class ReplayConfig(Group):
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"
     """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
     learn_burn_in: bool = False
-    """Give the rows of burn-in or context a TD error too: a sequence is learned from its first row on."""
+    """Give the steps of burn-in or context a TD error too: a sequence is learned from its first step on."""
     memory_dtype: Literal["float16", "float32"] = "float16"
     """How stored memory is kept."""
 
@@ -173,7 +173,7 @@ class ReplayConfig(Group):
         window = run.network.core.memory_window
         if self.learn_burn_in and self.memory == "refreshed" and window != 0:
             yield (
-                "replay.learn_burn_in is true with replay.memory refreshed, which is for rows that are not "
+                "replay.learn_burn_in is true with replay.memory refreshed, which is for steps that are not "
                 "learned; try stored or zero"
             )
         if run.learner.batches.from_replay and self.learn_burn_in and self.priority_exponent:
@@ -196,11 +196,11 @@ class ReplayConfig(Group):
         its `memory_spec` when it is built, and is asked then.
 
         Args:
-            window: W, rows before a sequence that the state is made of, raw ones included.
+            window: W, timesteps before a sequence that the state is made of, raw ones included.
         """
         if run.learner.next_window and window and self.memory != "zero":
             yield (
-                f"learner.next_window is true with replay.memory {self.memory}, which is of the row before "
+                f"learner.next_window is true with replay.memory {self.memory}, which is of the step before "
                 "the sequence and not the next one's; try zero"
             )
         streams = run.actor.num_envs

@@ -261,8 +261,8 @@ def build(layers: Sequence[Layer]) -> Config:
         if layer.moved:
             gone.tell(layer.source, layer.moved)
     if "horizon" in merged.values():
-        rows = _horizon(merged.get("env", Config().env), str(merged.get("task.time_limit")))
-        merged = {name: rows if value == "horizon" else value for name, value in merged.items()}
+        timesteps = _horizon(merged.get("env", Config().env), str(merged.get("task.time_limit")))
+        merged = {name: timesteps if value == "horizon" else value for name, value in merged.items()}
     for name in merged:
         if not _fits(name, merged):
             _check_is_shared(name, merged, layers)
@@ -276,7 +276,7 @@ def build(layers: Sequence[Layer]) -> Config:
 
 @functools.cache
 def _horizon(env: str, time_limit: str) -> Any:
-    """The rows of the longest episode; `NO_HORIZON` where the task fixes no length."""
+    """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
     import envs  # only here, as most of what reads settings does not need the tasks
 
     is_given = time_limit.isdecimal() and int(time_limit) > 0

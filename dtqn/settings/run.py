@@ -27,16 +27,17 @@ class TaskConfig(_TaskOptions):
 
 
 class ActorConfig(Group):
-    """Acting: copies of the task, who steps them, exploration."""
+    """Acting: environments of the task, who steps them, exploration."""
 
     num_envs: int = Field(32, ge=1)
-    """N, copies of the task that are stepped together."""
+    """N, environments of the task that are stepped together."""
     pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
     """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
     exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
-    """Each copy's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
+    """Each environment's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
-    """Share of random actions after annealing, where exploration is `annealed` or there is one copy."""
+    """Share of random actions after annealing, where exploration is `annealed` or there is one
+    environment."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
     """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
@@ -66,7 +67,8 @@ class EvaluationConfig(Group):
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
-    """Copies of the task in an evaluation; every copy plays the same number of episodes, all counted."""
+    """Copies of the task in an evaluation; every environment plays the same number of episodes, all
+    counted."""
     epsilon: float = Field(0.0, ge=0, le=1)
     """Share of random actions in evaluations; 0 is greedy, DQN was published with 0.05."""
 
@@ -96,10 +98,10 @@ class Config(Group):
     checkpoint_every: int = Field(50_000, ge=1)
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
-    """Environment steps between rows of training metrics."""
+    """Environment steps between timesteps of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
-    """CPU cores that learn a batch: with 2 a second process has a part of it, which rounds differently; auto: 2
-    on two free cores."""
+    """CPU cores that learn a batch: with 2 a second process has a part of it, which rounds differently; auto:
+    2 on two free cores."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
     """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -142,12 +144,12 @@ class Config(Group):
 
     @property
     def num_workers(self) -> int:
-        """Processes beside the run that step copies of its task."""
+        """Processes beside the run that step environments of the task."""
         return self.actor.pool.num_workers if isinstance(self.actor.pool, Processes) else 0
 
     @property
     def max_lead(self) -> int:
-        """Ticks that they may be ahead of the learner."""
+        """Vector steps that they may be ahead of the learner."""
         return self.actor.pool.max_lead if isinstance(self.actor.pool, Processes) else 0
 
     def on_cpu(self) -> Self:
@@ -175,14 +177,14 @@ class Config(Group):
 
     @property
     def most_timesteps(self) -> float:
-        """The rows of the longest episode."""
+        """The timesteps of the longest episode."""
         import envs  # only here, as hardly any run needs the task for its settings
 
         try:
-            rows = envs.spec(self.env, **self.task.model_dump()).horizon
+            timesteps = envs.spec(self.env, **self.task.model_dump()).horizon
         except ValueError:
-            rows = None  # a check that comes later says what is wrong with the task
-        return math.inf if rows is None else rows
+            timesteps = None  # a check that comes later says what is wrong with the task
+        return math.inf if timesteps is None else timesteps
 
     @property
     def evaluation_period(self) -> int:

@@ -6,8 +6,9 @@
 The suite's own cores pass the same checks, and a run asks them of a user's core before it starts. Each check
 raises a `ContractError` of one line, which names the promise that is broken and by how much.
 
-Rounding hides a small leak, and a few rows hide one between many copies. So a core is held to all promises in
-float64, with few rows, and to those that rows and numbers can break in float32, as in a run, with many.
+Rounding hides a small leak, and a few timesteps hide one between many environments. So a core is held to all
+promises in float64, with few timesteps, and to those that timesteps and numbers can break in float32, as in a
+run, with many.
 """
 
 from dtqn.testing.cores import check_core

@@ -1,6 +1,6 @@
 """The promises of a core.
 
-Legend: B batch, T steps of a call, W trace window, D width, P parts of a step.
+Legend: B batch, T steps of a call, W window of stored memory, D width, P parts of a step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ It is no round number, as 300 hundredths are exact in any float."""
 LONG_CALL: Final = 128
 """Steps of a call that leads there: attention over a long window takes much memory in one."""
 STORED_TOLERANCE: Final = 5e-3
-"""What float16 rows may change: ten times what float16 rounds a number by.
+"""What float16 timesteps may change: ten times what float16 rounds a number by.
 
 docs/memory.md promises 1e-3 of Q-values, but features are another scale: those of the suite's cores that
 remember what no norm bounds come to 1.5e-3, in the sizes of `SMALL`."""
@@ -48,7 +48,7 @@ def check_core(
 
     Args:
         name: stands in the error.
-        memory_dtype: the setting `replay.memory_dtype`, in which replay stores the trace.
+        memory_dtype: the setting `replay.memory_dtype`, in which replay stores the stored memory.
         say: is told the contracts that hold, the largest difference of what is allowed, and the verdict.
 
     Raises:
@@ -99,8 +99,8 @@ class _Core(faults.Subject):
         self, x: Tensor, state: State, want_memory: bool = True
     ) -> tuple[Tensor, State, StoredMemory]:
         def call() -> tuple[Tensor, State, StoredMemory]:
-            output, after, trace = self.module(x, state, want_memory)
-            return output, after, trace
+            output, after, stored = self.module(x, state, want_memory)
+            return output, after, stored
 
         called: tuple[Tensor, State, StoredMemory] = self.called(f"its call on {tuple(x.shape)}", call)
         return called
@@ -115,15 +115,16 @@ class _Core(faults.Subject):
         """The state after so many steps of an episode."""
         return self(self.features(steps), self.initial_state())[1]
 
-    def state_from_memory(self, rows: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
-        tree = from_leaves(self.spec, rows)
+    def state_from_memory(self, timesteps: Mapping[str, Tensor], valid: Tensor, steps: Tensor) -> State:
+        tree = from_leaves(self.spec, timesteps)
         return self.called("its state_from_memory", lambda: self.module.state_from_memory(tree, valid, steps))
 
     def cache(self, state: State) -> State:
         return self.called("its cache", lambda: self.module.cache(state))
 
     def some_rows(self, count: int) -> dict[str, Tensor]:
-        """The last rows [B, count, ...] that `state_from_memory` reads after so many steps from the start."""
+        """The last timesteps [B, count, ...] that `state_from_memory` reads after so many steps from the
+        start."""
         x = self.features(count)
         if count == 0 or not self.fields:
             return self.no_rows(len(x))
@@ -134,13 +135,14 @@ class _Core(faults.Subject):
             name: torch.zeros(batch, 0, *field.shape, dtype=self.dtype) for name, field in self.fields.items()
         }
 
-    def newest(self, trace: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rows of a trace that `state_from_memory` reads: of each field as many as its window allows."""
-        return {name: trace[name].detach()[:, -field.window :] for name, field in self.fields.items()}
+    def newest(self, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The timesteps of stored memory that `state_from_memory` reads: of each field as many as its window
+        allows."""
+        return {name: stored[name].detach()[:, -field.window :] for name, field in self.fields.items()}
 
-    def stored(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The rows as replay gives them back."""
-        return {name: x.to(self.stored_as[name]) for name, x in rows.items()}
+    def stored(self, timesteps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The timesteps as replay gives them back."""
+        return {name: x.to(self.stored_as[name]) for name, x in timesteps.items()}
 
 
 def _shapes_and_dtypes(core: _Core) -> None:
@@ -148,17 +150,17 @@ def _shapes_and_dtypes(core: _Core) -> None:
     for path, leaf in leaves(state).items():
         at = path or "its root"
         core.must(isinstance(leaf, Tensor), f"initial_state is {type(leaf).__name__} at {at}")
-        rows = (
+        timesteps = (
             f"initial_state({core.batch}) is {kind(leaf)} at {at}; its first dimension must be {core.batch}"
         )
-        core.must(leaf.dim() >= 1 and len(leaf) == core.batch, rows)
+        core.must(leaf.dim() >= 1 and len(leaf) == core.batch, timesteps)
         dtype = (
             f"initial_state is {kind(leaf)} at {at}; it must have the parameters' dtype, {core.dtype} here"
         )
         core.must(not leaf.is_floating_point() or leaf.dtype == core.dtype, dtype)
     for steps in (1, faults.STEPS):
         x = core.features(steps)
-        output, after, trace = core(x.requires_grad_(), state)
+        output, after, stored = core(x.requires_grad_(), state)
         wanted = f"{x.dtype} {(core.batch, steps, core.width)}"
         core.must(kind(output) == wanted, f"its output is {kind(output)}; it must be {wanted}")
         core.must(bool(output.isfinite().all()), "its output is not finite")
@@ -167,14 +169,14 @@ def _shapes_and_dtypes(core: _Core) -> None:
         core.must(kinds == right, unlike)
         is_left = any(leaf.requires_grad for leaf in leaves(after).values())
         core.must(not is_left, "gradient enters the state after a call; detach it")
-        of_trace = {path: tuple(leaf.shape) for path, leaf in leaves(trace).items() if path in core.fields}
+        of_trace = {path: tuple(leaf.shape) for path, leaf in leaves(stored).items() if path in core.fields}
         spec = {path: (core.batch, steps, *field.shape) for path, field in core.fields.items()}
-        core.must(of_trace == spec, f"its trace is {of_trace}; by its memory_spec it must be {spec}")
-    for count in (0, 1):  # at an episode's start replay has no row
-        rows_stored = core.stored(core.some_rows(count))
-        made = core.state_from_memory(rows_stored, *_all_valid(core.batch, count, count))
+        core.must(of_trace == spec, f"its stored memory is {of_trace}; by its memory_spec it must be {spec}")
+    for count in (0, 1):  # at an episode's start replay has no timestep
+        timesteps_stored = core.stored(core.some_rows(count))
+        made = core.state_from_memory(timesteps_stored, *_all_valid(core.batch, count, count))
         dtypes, right_ones = ({path: leaf.dtype for path, leaf in leaves(x).items()} for x in (made, state))
-        what = f"state_from_memory of {count} rows as replay stores them"
+        what = f"state_from_memory of {count} timesteps as replay stores them"
         core.must(dtypes == right_ones, f"{what} has {dtypes}; it must have {right_ones}")
 
 
@@ -189,9 +191,9 @@ def _arguments_are_left_alone(core: _Core) -> None:
         core.unwritten(what, {"input": x, "state": state}, partial(core, x, state, want_memory))
     core.unwritten("cache", {"state": state}, lambda: core.cache(state))
     count = min(faults.STEPS, core.window)
-    rows, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, faults.STEPS)
-    given = {"rows": rows, "valid": valid, "episode_step": steps}
-    core.unwritten("state_from_memory", given, lambda: core.state_from_memory(rows, valid, steps))
+    timesteps, (valid, steps) = core.some_rows(count), _all_valid(core.batch, count, faults.STEPS)
+    given = {"rows": timesteps, "valid": valid, "episode_step": steps}
+    core.unwritten("state_from_memory", given, lambda: core.state_from_memory(timesteps, valid, steps))
 
 
 def _fresh_start(core: _Core) -> None:
@@ -209,8 +211,10 @@ def _reset(core: _Core) -> None:
     first = torch.arange(core.batch) % 2 == 0
     carried = core.output(x, state)
     mixed = core.output(x, reset_states(state, core.initial_state(), first))
-    core.same("the outputs of a batch row that was reset and of a fresh one", mixed[first], fresh[first])
-    core.same("the outputs of a row beside one that was reset and without", mixed[~first], carried[~first])
+    core.same("the outputs of a batch timestep that was reset and of a fresh one", mixed[first], fresh[first])
+    core.same(
+        "the outputs of a timestep beside one that was reset and without", mixed[~first], carried[~first]
+    )
 
 
 def _trace_is_wanted(core: _Core) -> None:
@@ -227,19 +231,19 @@ def _cache(core: _Core) -> None:
 
 def _chunks(core: _Core) -> None:
     x, state = core.features(faults.STEPS), core.after(2)
-    whole, after, trace = core(x, state)
+    whole, after, stored = core(x, state)
     probe = core.features(3)
     for cuts in (range(1, faults.STEPS), (2, 7), (5,)):
         now, outputs, left = state, [], []
         for start, stop in zip([0, *cuts], [*cuts, faults.STEPS], strict=True):
-            output, now, rows = core(x[:, start:stop], now)
+            output, now, timesteps = core(x[:, start:stop], now)
             outputs.append(output)
-            left.append(leaves(rows))
+            left.append(leaves(timesteps))
         how = f"one call on {faults.STEPS} steps and {len(cuts) + 1} calls"
         core.same(f"its output in {how}", torch.cat(outputs, dim=1), whole)
         for name in core.fields:
-            joined = torch.cat([rows[name] for rows in left], dim=1)
-            core.same(f"its trace's {name} in {how}", joined, leaves(trace)[name])
+            joined = torch.cat([timesteps[name] for timesteps in left], dim=1)
+            core.same(f"its stored memory's {name} in {how}", joined, leaves(stored)[name])
         core.same(f"the state after {how}", core.output(probe, now), core.output(probe, after))
 
 
@@ -252,12 +256,14 @@ def _causality(core: _Core) -> None:
         core.same(what, changed[:, :at], output[:, :at])
 
 
-def _batch_rows(core: _Core) -> None:
+def _batch_timesteps(core: _Core) -> None:
     x, state = core.features(faults.STEPS), core.after(3)
     output = core.output(x, state)
-    for row in range(core.batch):
-        alone = core.output(x[row : row + 1], map_tree(lambda leaf, at=row: leaf[at : at + 1], state))
-        core.same(f"batch row {row} alone and beside others", alone[0], output[row])
+    for timestep in range(core.batch):
+        alone = core.output(
+            x[timestep : timestep + 1], map_tree(lambda leaf, at=timestep: leaf[at : at + 1], state)
+        )
+        core.same(f"batch timestep {timestep} alone and beside others", alone[0], output[timestep])
 
 
 def _parity(core: _Core) -> None:
@@ -276,22 +282,24 @@ def _states_are_the_carried_ones(core: _Core, counts: set[int], batch: int) -> N
     """After so many steps each, of stored memory as they are and as replay stores them."""
     stored_as = ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in core.stored_as.values()}))
     x, probe = core.features(max(counts), batch), core.features(3, batch)
-    state, rows = core.initial_state(batch), core.no_rows(batch)
+    state, timesteps = core.initial_state(batch), core.no_rows(batch)
     cuts = sorted(counts | set(range(0, max(counts), LONG_CALL)))
     for start, steps in zip([0, *cuts], cuts, strict=False):
         if steps > start:
-            output, state, trace = core(x[:, start:steps], state)
+            output, state, stored = core(x[:, start:steps], state)
             if not output.isfinite().all():
                 raise core.broken(f"its output is not finite within {steps} steps", faults.SHAPES)
-            new = leaves(trace)
-            rows = core.newest({name: torch.cat([old, new[name]], dim=1) for name, old in rows.items()})
+            new = leaves(stored)
+            timesteps = core.newest(
+                {name: torch.cat([old, new[name]], dim=1) for name, old in timesteps.items()}
+            )
         if steps not in counts:
             continue
         carried = core.output(probe, state)
         valid, at = _all_valid(batch, min(steps, core.window), steps)
         for made_of, given, tolerance in (
-            ("", rows, core.tolerance),
-            (f" of {stored_as} rows", core.stored(rows), max(core.tolerance, STORED_TOLERANCE)),
+            ("", timesteps, core.tolerance),
+            (f" of {stored_as} timesteps", core.stored(timesteps), max(core.tolerance, STORED_TOLERANCE)),
         ):
             made = core.output(probe, core.state_from_memory(given, valid, at))
             what = f"the output after the state that {steps} steps left, carried and made anew{made_of},"
@@ -307,14 +315,14 @@ def _invalid_rows(core: _Core) -> None:
     valid = torch.arange(window) >= window - steps[:, None]
     outputs = []
     for junk in (0.0, 1e30, float("nan")):
-        rows = {}
+        timesteps = {}
         for name, leaf in clean.items():
             last = valid[:, window - leaf.shape[1] :]
-            rows[name] = leaf.masked_fill(~last.view(*last.shape, *[1] * (leaf.dim() - 2)), junk)
-        outputs.append(core.output(probe, core.state_from_memory(rows, valid, steps)))
+            timesteps[name] = leaf.masked_fill(~last.view(*last.shape, *[1] * (leaf.dim() - 2)), junk)
+        outputs.append(core.output(probe, core.state_from_memory(timesteps, valid, steps)))
         core.same(f"the output with 0 and with {junk:g} in them", outputs[-1], outputs[0])
     fresh = core.output(probe[:1], core.initial_state(1))
-    core.same("the output without any valid row and a fresh one", outputs[0][:1], fresh)
+    core.same("the output without any valid timestep and a fresh one", outputs[0][:1], fresh)
 
 
 def _padding(core: _Core) -> None:
@@ -347,18 +355,18 @@ def _parameters_are_followed(core: _Core) -> None:
     core.follows(output)
 
 
-def _all_valid(batch: int, rows: int, steps: int) -> tuple[Tensor, Tensor]:
-    """`valid` and `episode_step` of `state_from_memory` after so many steps, with no row too many."""
-    return torch.ones(batch, rows, dtype=torch.bool), torch.full((batch,), steps)
+def _all_valid(batch: int, timesteps: int, steps: int) -> tuple[Tensor, Tensor]:
+    """`valid` and `episode_step` of `state_from_memory` after so many steps, with no timestep too many."""
+    return torch.ones(batch, timesteps, dtype=torch.bool), torch.full((batch,), steps)
 
 
-_CARRIED = "the state made of stored stored memory is the carried one"
+_CARRIED = "the state made of stored memory is the carried one"
 _RESET = "a reset equals a fresh start"
 _PROMISES: Final = (
     (faults.SHAPES, _shapes_and_dtypes, True),
     (faults.LEFT_ALONE, _arguments_are_left_alone, False),
     (_RESET, _fresh_start, False),
-    (faults.BATCH_ROWS, _batch_rows, True),
+    (faults.BATCH_ROWS, _batch_timesteps, True),
     (_RESET, _reset, False),
     ("causality", _causality, False),
     ("any split into calls is the same function", _chunks, False),
@@ -371,4 +379,4 @@ _PROMISES: Final = (
     ("a gradient reaches its parameters and its input", _gradient_arrives, False),
     (faults.FOLLOWS, _parameters_are_followed, False),
 )
-"""By their contracts, and whether rows and rounding can break them."""
+"""By their contracts, and whether timesteps and rounding can break them."""

@@ -55,15 +55,15 @@ class _Encoder(faults.Subject):
     ) -> None:
         super().__init__(lambda: make(config, space, num_actions), name, torch.float32, faults.BATCH)
         self.config, self.space, self.num_actions = config, space, num_actions
-        self.inputs, self.others = (self.rows(seed) for seed in (1, 2))
+        self.inputs, self.others = (self.timesteps(seed) for seed in (1, 2))
 
     def features(self, given: StepInputs, module: Any = None) -> Tensor:
         """[B, T, D] or [B, T, P, D] by the encoder, or by another module."""
         features: Tensor = self.called("its call", lambda: (module or self.module)(given))
         return features
 
-    def rows(self, seed: int, batch: int = faults.BATCH, steps: int = faults.STEPS) -> StepInputs:
-        """Random rows [B, T, ...], from an episode's first one on."""
+    def timesteps(self, seed: int, batch: int = faults.BATCH, steps: int = faults.STEPS) -> StepInputs:
+        """Random timesteps [B, T, ...], from an episode's first one on."""
         generator = torch.Generator().manual_seed(seed)
         self.space.seed(seed)
         samples = [self.space.sample() for _ in range(batch * steps)]
@@ -80,7 +80,7 @@ class _Encoder(faults.Subject):
 
 
 def _rows_are_left_alone(encoder: _Encoder) -> None:
-    """The actor's rows and replay's are read again."""
+    """The actor's timesteps and replay's are read again."""
     encoder.unwritten("a call", encoder.inputs, lambda: encoder.features(encoder.inputs))
 
 
@@ -103,11 +103,11 @@ def _steps(encoder: _Encoder) -> None:
         encoder.same(f"step {at} alone and among others", alone, whole[:, at : at + 1])
 
 
-def _batch_rows(encoder: _Encoder) -> None:
-    for given in (encoder.inputs, encoder.rows(3, faults.MANY, 2)):
-        for row, beside in enumerate(encoder.features(given)):
-            alone = encoder.features(map_tree(lambda x, row=row: x[row : row + 1], given))
-            encoder.same(f"batch row {row} alone and beside others", alone[0], beside)
+def _batch_timesteps(encoder: _Encoder) -> None:
+    for given in (encoder.inputs, encoder.timesteps(3, faults.MANY, 2)):
+        for timestep, beside in enumerate(encoder.features(given)):
+            alone = encoder.features(map_tree(lambda x, timestep=timestep: x[timestep : timestep + 1], given))
+            encoder.same(f"batch timestep {timestep} alone and beside others", alone[0], beside)
 
 
 def _first_action(encoder: _Encoder) -> None:
@@ -140,7 +140,7 @@ _PROMISES = (
     (faults.LEFT_ALONE, _rows_are_left_alone),
     (faults.SHAPES, _shapes_and_dtypes),
     ("the features of a step are of that step alone", _steps),
-    (faults.BATCH_ROWS, _batch_rows),
+    (faults.BATCH_ROWS, _batch_timesteps),
     ("no previous action is read where an episode begins", _first_action),
     ("integers of any dtype are read alike", _dtypes),
     ("a gradient reaches its parameters", _gradient_arrives),

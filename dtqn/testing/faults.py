@@ -17,7 +17,7 @@ from dtqn.types import leaves, map_tree
 
 BATCH: Final = 4
 MANY: Final = 33
-"""The rows of the larger batch."""
+"""The timesteps of the larger batch."""
 STEPS: Final = 9
 TOLERANCE: Final = {torch.float64: 1e-8, torch.float32: 1e-4}
 SMALL: Final = NetworkConfig(
@@ -31,7 +31,7 @@ MADE: Final = "can be made"
 SHAPES: Final = "shapes and dtypes"
 LEFT_ALONE: Final = "a call leaves its arguments alone"
 FOLLOWS: Final = "the output follows the parameters"
-BATCH_ROWS: Final = "batch rows are independent"
+BATCH_ROWS: Final = "batch timesteps are independent"
 
 
 class ContractError(AssertionError):
@@ -57,7 +57,7 @@ class Subject:
         Args:
             make: gives a module with parameters of its own each time.
             name: stands in the error.
-            batch: the rows of its calls.
+            batch: the timesteps of its calls.
         """
         self.name, self.dtype, self.tolerance, self.batch = name, dtype, TOLERANCE[dtype], batch
         self.contract = MADE

@@ -1,4 +1,5 @@
-"""The worker of a pool: an actor with its share of the copies, on the CPU, that acts when it is asked to."""
+"""The worker of a pool: an actor with its share of the environments, on the CPU, that acts when it is asked
+to."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from envs import TaskError
 
 
 class Request(NamedTuple):
-    """A tick to act."""
+    """A vector step to act."""
 
-    tick: int
-    """Where its rows belong in the exchange."""
+    vector_step: int
+    """Where its timesteps belong in the exchange."""
     version: int
     """The learner step of the parameters to act with."""
     parameters: int
@@ -31,7 +32,7 @@ class Request(NamedTuple):
 
 
 class ActingWorker:
-    """Steps its copies and puts their rows into the exchange."""
+    """Steps its environments and puts their timesteps into the exchange."""
 
     def __init__(self, config: Config, share: Share, env_steps: int, descriptor: int | None) -> None:
         """`descriptor`: of the pool's exchange, at `env_steps` of the run; None: it has one of its own."""
@@ -44,30 +45,33 @@ class ActingWorker:
         self._actor.env_steps = env_steps
         self.exchange = Exchange(config, network, setup.make_schema(config, network), descriptor)
         self._fault: TaskError | None = None
-        atexit.register(self._actor.rows.env.close)
+        atexit.register(self._actor.timesteps.env.close)
 
     def begin(self) -> None:
         """The worker is there."""
 
-    def tick(self, *request: int) -> None:
-        """One tick of every copy. A task that has failed fails again: its copies are not to be stepped."""
+    def vector_step(self, *request: int) -> None:
+        """One vector step of every environment. A task that has failed fails again: its environments are not
+        to be stepped."""
         if self._fault is not None:
             raise self._fault
         try:
-            self._tick(Request(*request))
+            self._vector_step(Request(*request))
         except TaskError as error:
             env_id = None if error.env_id is None else error.env_id + self.share.start
             self._fault = TaskError(error.task, error.problem, env_id)
             raise self._fault from error
 
-    def _tick(self, request: Request) -> None:
+    def _vector_step(self, request: Request) -> None:
         actor = self._actor
         if request.version != actor.version:
-            actor.publish(self.exchange.parameters[request.parameters], request.version)
-        rows, episodes = actor.tick()
-        self.exchange.write(request.tick, self.share.copies, rows, actor.rows.last, episodes)
-        # The run's env steps are those of all workers: as many as these for each copy.
-        self._taken += int((~rows.last).sum())
+            actor.sync_weights(self.exchange.parameters[request.parameters], request.version)
+        timesteps, episodes = actor.vector_step()
+        self.exchange.write(
+            request.vector_step, self.share.env_slice, timesteps, actor.timesteps.last, episodes
+        )
+        # The run's env steps are those of all workers: as many as these for each environment.
+        self._taken += int((~timesteps.last).sum())
         actor.env_steps = self._began_at + self._taken * self._num_envs // self.share.num_envs
 
     def begin_episodes(self) -> None:
@@ -83,6 +87,6 @@ class ActingWorker:
         """Go on from `get_state`, with these parameters; whether exactly so, and not with new episodes."""
         self._began_at, self._taken = state["began_at"], state["taken"]
         # Where the next request's version is the one that has acted last, nothing is published.
-        self._actor.publish(parameters, -1)
+        self._actor.sync_weights(parameters, -1)
         network = self._actor.network.state_dict()
         return self._actor.set_state(state["actor"] | {"network": network})

@@ -321,7 +321,7 @@ def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
 
 
 def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:
-    try:  # a copy, as the array may be strided, read-only or in the other byte order
+    try:  # an environment, as the array may be strided, read-only or in the other byte order
         return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
     except TypeError:
         raise TypeError(f"{path} is an array of {array.dtype}, which a checkpoint cannot hold") from None

@@ -98,7 +98,7 @@ class Evaluator:
     """Asks a `Player` for one evaluation after the other and counts them."""
 
     def __init__(self, config: Config, network: QNetwork) -> None:
-        """`network` is the run's, of which a copy is kept."""
+        """`network` is the run's, of which an environment is kept."""
         self._learner = config.learner
         self._has_success = setup.task_spec(config).has_success
         self._beside: Worker | None = None

@@ -1,4 +1,4 @@
-"""The memory that a pool shares with its workers: rows of some ticks on their way in, parameters out.
+"""The memory that a pool shares with its workers: steps of some vector steps on their way in, parameters out.
 
 Both lie in preallocated arrays, and a step is never pickled. Who may touch which part of them, and when, is
 decided by the requests that the pool sends and by their answers (`dtqn.training.pool`). So nothing is locked,
@@ -22,7 +22,7 @@ import torch
 from dtqn.acting.timesteps import Episodes, Timesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training.replay_fields import Schema, named, rows_of
+from dtqn.training.replay_fields import Schema, named, timesteps_of
 from replay.storage import fit
 
 Form: TypeAlias = tuple[tuple[int, ...], np.dtype]
@@ -36,11 +36,13 @@ EPISODES: dict[str, np.dtype] = {
     "length": np.dtype(np.int64),
     "success": np.dtype(np.bool_),
 }
-"""Fields of each copy: whether the tick's step ended its episode, and of that the parts of `Episodes`."""
+"""Fields of each environment: whether the vector step's step ended its episode, and of that the parts of
+`Episodes`."""
 
 
 class Exchange:
-    """Rows of `max_lead` + 1 ticks of all copies, and one set of parameters more than there are ticks."""
+    """Timesteps of `max_lead` + 1 vector steps of all environments, and one set of parameters more than there
+    are vector steps."""
 
     def __init__(
         self, config: Config, network: QNetwork, schema: Schema, descriptor: int | None = None
@@ -50,16 +52,16 @@ class Exchange:
             network: any of the run's, for the forms of its parameters.
             descriptor: of the pool's memory, in a worker; the pool makes it.
         """
-        self.ticks = config.max_lead + 1
-        self.versions = self.ticks + 1
-        self._fields = named(schema.rows)
-        at_tick = (self.ticks, config.actor.num_envs)
+        self.vector_steps = config.max_lead + 1
+        self.versions = self.vector_steps + 1
+        self._fields = named(schema.timesteps)
+        at_step = (self.vector_steps, config.actor.num_envs)
         forms: dict[str, Form] = {
             **{
-                name: ((*at_tick, *field.shape), np.dtype(field.dtype))
+                name: ((*at_step, *field.shape), np.dtype(field.dtype))
                 for name, field in self._fields.items()
             },
-            **{f"episode/{name}": (at_tick, dtype) for name, dtype in EPISODES.items()},
+            **{f"episode/{name}": (at_step, dtype) for name, dtype in EPISODES.items()},
         }
         parameters = list(network.parameters())
         for place, one in enumerate(parameters):
@@ -74,44 +76,49 @@ class Exchange:
         """Sets of parameters, in the order of the network's."""
 
     def write(
-        self, tick: int, copies: slice, rows: Timesteps[np.ndarray], ended: np.ndarray, episodes: Episodes
+        self,
+        step: int,
+        env_ids: slice,
+        timesteps: Timesteps[np.ndarray],
+        ended: np.ndarray,
+        episodes: Episodes,
     ) -> None:
-        """Put the rows of some copies in their place of a tick.
+        """Put the timesteps of some environments in their place of a vector step.
 
         Args:
-            ended: [n] bool, the copies whose episodes are `episodes`.
+            ended: [n] bool, the environments whose episodes are `episodes`.
         """
-        for name, values in named(rows).items():
-            self._rows[name][tick, copies] = fit(name, values, self._fields[name], len(ended))
-        self._episodes[_ENDED][tick, copies] = ended
+        for name, values in named(timesteps).items():
+            self._rows[name][step, env_ids] = fit(name, values, self._fields[name], len(ended))
+        self._episodes[_ENDED][step, env_ids] = ended
         for name, of_ended in episodes._asdict().items():
-            place = self._episodes[name][tick, copies]
-            place[:] = 0  # what an earlier tick left would be saved, though nobody reads it
+            place = self._episodes[name][step, env_ids]
+            place[:] = 0  # what an earlier vector step left would be saved, though nobody reads it
             place[ended] = of_ended
 
-    def read(self, tick: int) -> tuple[Timesteps[np.ndarray], Episodes]:
-        """The rows [N, ...] of a tick, as they lie there, and the episodes that it ended."""
-        ended = self.ended(tick)
-        rows = rows_of({name: array[tick] for name, array in self._rows.items()})
-        return rows, Episodes(*(self._episodes[name][tick][ended] for name in Episodes._fields))
+    def read(self, step: int) -> tuple[Timesteps[np.ndarray], Episodes]:
+        """The timesteps [N, ...] of a vector step, as they lie there, and the episodes that it ended."""
+        ended = self.ended(step)
+        timesteps = timesteps_of({name: array[step] for name, array in self._rows.items()})
+        return timesteps, Episodes(*(self._episodes[name][step][ended] for name in Episodes._fields))
 
-    def ended(self, tick: int) -> np.ndarray:
-        """[N] bool: the copies whose episodes the tick ended."""
-        ended: np.ndarray = self._episodes[_ENDED][tick]
+    def ended(self, step: int) -> np.ndarray:
+        """[N] bool: the environments whose episodes the vector step ended."""
+        ended: np.ndarray = self._episodes[_ENDED][step]
         return ended
 
     def close(self) -> None:
         """Hand the memory to no more processes. The arrays stay as long as they are used."""
         os.close(self.descriptor)
 
-    def get_tick(self, tick: int, copies: slice = slice(None)) -> dict[str, np.ndarray]:
-        """All that some copies have at a tick, for a checkpoint or for another machine."""
-        return {name: array[tick, copies].copy() for name, array in (self._rows | self._episodes).items()}
+    def get_vector_step(self, step: int, env_ids: slice = slice(None)) -> dict[str, np.ndarray]:
+        """All that some environments have at a vector step, for a checkpoint or for another machine."""
+        return {name: array[step, env_ids].copy() for name, array in (self._rows | self._episodes).items()}
 
-    def set_tick(self, tick: int, saved: dict[str, np.ndarray], copies: slice = slice(None)) -> None:
-        """Put there what `get_tick` returned."""
+    def set_vector_step(self, step: int, saved: dict[str, np.ndarray], env_ids: slice = slice(None)) -> None:
+        """Put there what `get_vector_step` returned."""
         for name, array in (self._rows | self._episodes).items():
-            array[tick, copies] = saved[name]
+            array[step, env_ids] = saved[name]
 
 
 def shared_arrays(

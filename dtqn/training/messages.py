@@ -15,7 +15,7 @@ from dtqn.training.metrics import Row, outcome, score
 from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trainer import Trainer
 
-_INEXACT = ", not exact: with new episodes, as the state of its copies could not be saved"
+_INEXACT = ", not exact: with new episodes, as the state of its environments could not be saved"
 
 
 def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: bool) -> str:
@@ -26,10 +26,10 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
     beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
     if config.num_workers:
-        beside += f", copies stepped by {counted(config.num_workers, 'worker')}"
+        beside += f", environments stepped by {counted(config.num_workers, 'worker')}"
     name = name_of(config)
     lines = {
-        "task": f"{name.task}, {config.actor.num_envs} copies",
+        "task": f"{name.task}, {config.actor.num_envs} environments",
         "agent": f"{name.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
@@ -59,7 +59,7 @@ def _replay(config: Config) -> str:
     if not isinstance(batches, Rollouts):
         return f"{number(config.replay.capacity)} steps"
     return (
-        f"none: after {number(batches.length)} ticks {number(batches.epochs)} epochs of "
+        f"none: after {number(batches.length)} vector steps {number(batches.epochs)} epochs of "
         f"{number(batches.minibatches)} updates"
     )
 

@@ -9,7 +9,6 @@ from typing import Any
 from dtqn.settings.config import Config, settings_of, wrong
 from dtqn.training.directory import RunDir
 from envs import this_process
-from envs.adapters import foreign
 
 SETTINGS = ("env", "network.core", "network.encoder")
 """Those that may be objects."""
@@ -29,6 +28,8 @@ def _name(setting: str, thing: Any, stored: Config | None) -> str:
         right = "it must be a name, a class, or a function that makes one anew at each call"
         raise wrong(setting, repr(thing), right)
     if stored is not None and this_process.holds(old := str(settings_of(stored)[setting])):
+        from envs.adapters import foreign  # only here, as few runs need it
+
         this_process.keep(old, thing)
         foreign.forget()
         return old
@@ -51,7 +52,8 @@ def settled(config: Config, jobs: int | None = None) -> Config:
     """The run with its evaluations in this process where it has such objects, which no other one finds.
 
     Raises:
-        ConfigError: its copies are to be stepped, its evaluations played or such runs trained elsewhere.
+        ConfigError: its environments are to be stepped, its evaluations played or such runs trained
+            elsewhere.
     """
     if not (held := kept(config)):
         return config

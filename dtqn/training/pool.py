@@ -1,15 +1,17 @@
-"""The pool: where a run's copies are stepped, by the run itself or by workers beside it.
+"""The pool: where a run's environments are stepped, by the run itself or by workers beside it.
 
-`inline`, the run's own `Actor` steps all copies, tick by tick. With `process` and `ray` each worker has its
-share of the copies and an actor of its own, and works up to `actor.pool.max_lead` ticks ahead of the learner:
+`inline`, the run's own `Actor` steps all environments, vector step by vector step. With `process` and `ray`
+each worker has its share of the environments and an actor of its own, and works up to `actor.pool.max_lead`
+vector steps ahead of the learner:
 
-    request     the pool names a tick's place in the exchange, and which parameters to act with
-    answer      the worker has put its rows there
+    request     the pool names a vector step's place in the exchange, and which parameters to act with
+    answer      the worker has put its timesteps there
 
-The request for a tick is sent when the learner has done all that was due `max_lead` ticks before, and names
-the parameters of that moment. So how old parameters are does not depend on the clock: a run with workers is
-the same every time, on any number of cores, and with `max_lead` 0 and one worker it is the inline run. Both
-sides wait for each other: the learner for the rows of all copies, the workers for their next request.
+The request for a vector step is sent when the learner has done all that was due `max_lead` vector steps
+before, and names the parameters of that moment. So how old parameters are does not depend on the clock: a run
+with workers is the same every time, on any number of cores, and with `max_lead` 0 and one worker it is the
+inline run. Both
+sides wait for each other: the learner for the steps of all environments, the workers for their next request.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ if TYPE_CHECKING:
     from dtqn.training.ray_workers import RayWorker, RayWorkers
 
 MOST_LOSSES = 3
-"""So many losses of a worker without an episode of its copies in between end the run."""
+"""So many losses of a worker without an episode of its environments in between end the run."""
 _START_SECONDS = 120.0
 """How long a worker may take to start, beside a step's time."""
 Pool: TypeAlias = "Actor | WorkerPool"
-"""All copies of a run's task, wherever they are stepped."""
+"""All environments of a run's task, wherever they are stepped."""
 Work: TypeAlias = "Worker | RayWorker"
 """Calls that are asked for and answered in turn."""
 
@@ -82,10 +84,10 @@ class _Member:
         self.asked: deque[Request] = deque()
         """Requests that are not answered."""
         self.ready = 0
-        """Ticks that are answered and have not been taken."""
+        """Vector steps that are answered and have not been taken."""
         self.incarnation = 0
         self.losses = 0
-        """Since an episode of its copies has ended."""
+        """Since an episode of its environments has ended."""
         self.fault: TaskError | WorkerError | None = None
         """Why it is no more."""
         self.work: Work
@@ -100,14 +102,14 @@ class _Member:
 
     @property
     def name(self) -> str:
-        return f"copies {self.share.start} to {self.share.stop - 1}"
+        return f"environments {self.share.start} to {self.share.stop - 1}"
 
 
 class WorkerPool:
     """An `Actor` made of workers, which are processes or on Ray.
 
-    One that dies, fails or hangs is replaced by a new one. The open episodes of its copies end there: the new
-    worker's first rows begin new ones, and replay ends those before as truncated.
+    One that dies, fails or hangs is replaced by a new one. The open episodes of its environments end there:
+    the new worker's first timesteps begin new ones, and replay ends those before as truncated.
     """
 
     def __init__(self, config: Config, network: QNetwork, schema: Schema) -> None:
@@ -121,13 +123,13 @@ class WorkerPool:
         """Where in the exchange those lie that were published last."""
         self._write_parameters(list(network.parameters()))
         self._taken = 0
-        """Ticks that the run has had since the pool was made."""
+        """Vector steps that the run has had since the pool was made."""
         self._asked = 0
-        """Ticks that have been asked for."""
+        """Vector steps that have been asked for."""
         self._restarts = 0
         self._news: list[str] = []
         self._leads: list[int] = []
-        """At each tick since the last metrics, env steps that all workers were ahead by."""
+        """At each vector step since the last metrics, env steps that all workers were ahead by."""
         self._age = 0
         """Since then, the most learner steps that parameters that acted were behind the published ones."""
         self._members = [_Member(share) for share in shares(config.actor.num_envs, config.num_workers)]
@@ -138,29 +140,30 @@ class WorkerPool:
             self.close()
             raise
 
-    def tick(self) -> tuple[Timesteps[np.ndarray], Episodes]:
-        """The next tick's rows [N, ...] of every copy, read before the next call; episodes that ended there.
+    def vector_step(self) -> tuple[Timesteps[np.ndarray], Episodes]:
+        """The next vector step's timesteps [N, ...] of every environment, read before the next call; episodes
+        that ended there.
 
         Raises:
-            TaskError, WorkerError: copies of the task have failed, or their process has.
+            TaskError, WorkerError: environments of the task have failed, or their process has.
         """
         self._ask()
         for member in self._members:
             self._wait(member)
-        place = self._taken % self._exchange.ticks
-        rows, episodes = self._exchange.read(place)
+        place = self._taken % self._exchange.vector_steps
+        timesteps, episodes = self._exchange.read(place)
         self.ended = self._exchange.ended(place).copy()  # workers write there again
         for member in self._members:
             member.ready -= 1
-            if self.ended[member.share.copies].any():
+            if self.ended[member.share.env_slice].any():
                 member.losses = 0
         self._leads.append(min(member.ready for member in self._members) * self._num_envs)
-        self._age = max(self._age, self.version - int(rows.version.min()))
+        self._age = max(self._age, self.version - int(timesteps.version.min()))
         self._taken += 1
-        self.env_steps += int((~rows.last).sum())
-        return rows, episodes
+        self.env_steps += int((~timesteps.last).sum())
+        return timesteps, episodes
 
-    def publish(self, parameters: Sequence[torch.Tensor], version: int) -> None:
+    def sync_weights(self, parameters: Sequence[torch.Tensor], version: int) -> None:
         """Act with these parameters from now on; `version` is the learner step that they are from."""
         in_use = {request.parameters for member in self._members for request in member.asked}
         if self._parameters in in_use:
@@ -169,7 +172,7 @@ class WorkerPool:
         self.version = version
 
     def begin_episodes(self) -> None:
-        """All copies begin new episodes; ticks that the workers have acted ahead are lost."""
+        """All environments begin new episodes; vector steps that the workers have acted ahead are lost."""
         for member in self._members:
             while member.asked:
                 self._answer(member)
@@ -199,10 +202,12 @@ class WorkerPool:
     def get_state(self) -> dict[str, Any]:
         """The workers' states too, unless one of them is no more.
 
-        All ticks that have been asked for are then there, and their rows are a part of the state.
+        All vector steps that have been asked for are then there, and their timesteps are a part of the state.
         """
         workers = None
-        with contextlib.suppress(TaskError, WorkerError):  # if the run goes on, the next tick replaces it
+        with contextlib.suppress(
+            TaskError, WorkerError
+        ):  # if the run goes on, the next vector step replaces it
             for member in self._members:
                 while member.asked:
                     self._take_answer(member)
@@ -216,11 +221,14 @@ class WorkerPool:
             "restarts": self._restarts,
             "incarnations": [member.incarnation for member in self._members],
             "workers": workers,
-            "ahead": [self._exchange.get_tick(tick % self._exchange.ticks) for tick in ahead],
+            "ahead": [
+                self._exchange.get_vector_step(vector_step % self._exchange.vector_steps)
+                for vector_step in ahead
+            ],
         }
 
     def set_state(self, state: dict[str, Any]) -> bool:
-        """Go on from `get_state`, before any tick; whether exactly so, and not with new episodes."""
+        """Go on from `get_state`, before any vector step; whether exactly so, and not with new episodes."""
         self.env_steps, self.version = state["env_steps"], state["version"]
         self._age, self._restarts = state["age"], state["restarts"]
         self._write_parameters(state["parameters"])
@@ -232,8 +240,8 @@ class WorkerPool:
                 member.incarnation += 1  # for other seeds than those of the run's start
             self._start_all()
             return False
-        for place, tick in enumerate(state["ahead"]):
-            self._exchange.set_tick(place, tick)
+        for place, vector_step in enumerate(state["ahead"]):
+            self._exchange.set_vector_step(place, vector_step)
         self._asked = len(state["ahead"])
         exact = []
         for member, of_worker in zip(self._members, state["workers"], strict=True):
@@ -255,16 +263,16 @@ class WorkerPool:
     # Requests and answers.
 
     def _ask(self) -> None:
-        """Ask for the ticks that may be acted before the next one is taken."""
+        """Ask for the vector steps that may be acted before the next one is taken."""
         while self._asked <= self._taken + self._max_lead:
-            request = Request(self._asked % self._exchange.ticks, self.version, self._parameters)
+            request = Request(self._asked % self._exchange.vector_steps, self.version, self._parameters)
             for member in self._members:
                 member.asked.append(request)
-                member.ask("tick", *request)
+                member.ask("vector_step", *request)
             self._asked += 1
 
     def _wait(self, member: _Member) -> None:
-        """Wait for the rows of the next tick; see which later ones are there."""
+        """Wait for the timesteps of the next vector step; see which later ones are there."""
         while member.asked and (not member.ready or member.fault or member.work.answered(0.0)):
             self._answer(member)
 
@@ -359,7 +367,7 @@ class WorkerPool:
             except (TaskError, WorkerError) as again:
                 error = again
         for request in member.asked:
-            member.ask("tick", *request)
+            member.ask("vector_step", *request)
 
     def _write_parameters(self, parameters: Sequence[torch.Tensor]) -> None:
         with torch.no_grad():
@@ -368,6 +376,6 @@ class WorkerPool:
 
 
 def shares(num_envs: int, num_workers: int) -> list[Share]:
-    """The copies of each worker: as many as of each other, or one more in the first ones."""
+    """The environments of each worker: as many as of each other, or one more in the first ones."""
     parts = np.array_split(np.arange(num_envs), num_workers)
     return [Share(int(part[0]), int(part[-1]) + 1) for part in parts]

@@ -113,7 +113,7 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     settings = {
         "replay": "learner.batches.length" if has_rollouts else "replay.capacity",
         "networks": "network.width",
-        "copies": "actor.num_envs",
+        "environments": "actor.num_envs",
         _EVALUATION: "evaluation.num_envs",
     }
     largest = max(settings, key=lambda part: plan.get(part, 0))
@@ -130,7 +130,8 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
 
 _PROCESS, _EVALUATION = "the process itself", "an evaluation"
 _STATES = 3
-"""Times that the copies' carried states are there at once in a step: before it, after it, and on the way."""
+"""Times that the environments' carried states are there at once in a step: before it, after it, and on the
+way."""
 
 
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
@@ -147,8 +148,8 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
 def plan_bytes(config: Config) -> dict[str, int]:
     """The memory that a run will take, before any of it is taken, on whatever device.
 
-    That of replay, of networks, and of what the copies carry while the actor steps them (`copies`) and while
-    an evaluation does.
+    That of replay, of networks, and of what the environments carry while the actor steps them
+    (`environments`) and while an evaluation does.
     """
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
@@ -156,20 +157,20 @@ def plan_bytes(config: Config) -> dict[str, int]:
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
     # evaluated; with workers, that of each, and those that are on their way to them
     copies = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
-    per_copy = _STATES * _carried_bytes(network, config.network.core.is_own)
+    per_env = _STATES * _carried_bytes(network, config.network.core.is_own)
     evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)
     table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": copies * parameters,
-        "copies": (per_copy + table) * config.actor.num_envs,
-        _EVALUATION: per_copy * evaluated,
+        "environments": (per_env + table) * config.actor.num_envs,
+        _EVALUATION: per_env * evaluated,
     }
 
 
 @torch.no_grad()
 def _carried_bytes(network: QNetwork, of_own_core: bool) -> int:
-    """The state of one copy with what is kept of it from step to step."""
+    """The state of one environment with what is kept of it from step to step."""
     try:
         carried = leaves(network.cache(network.initial_state(1))).values()
     except Exception:
@@ -180,18 +181,18 @@ def _carried_bytes(network: QNetwork, of_own_core: bool) -> int:
 
 
 def planned_updates(config: Config) -> int:
-    """Learner steps of the whole run, if nothing ends it early; the last tick may bring a few more.
+    """Learner steps of the whole run, if nothing ends it early; the last vector step may bring a few more.
 
     The shortest run does one. A warm-up that ends before replay has a sequence costs the updates until then;
     they are known beforehand only where the task fixes the length of an episode.
     """
     batches = config.learner.batches
     if not isinstance(batches, Rollouts):
-        rows = config.replay.learn_length + config.learner.n_step
-        first_sequence = config.actor.num_envs * min(rows, task_spec(config).horizon or 0)
+        timesteps = config.replay.learn_length + config.learner.n_step
+        first_sequence = config.actor.num_envs * min(timesteps, task_spec(config).horizon or 0)
         acted = max(config.warmup, first_sequence)
         return max(1, int((config.total_env_steps - acted) / config.env_steps_per_update))
-    # Whole rollouts only, of at most so many env steps: a row that ends an episode takes none.
+    # Whole rollouts only, of at most so many env steps: a timestep that ends an episode takes none.
     per_rollout = batches.epochs * batches.minibatches
     rollouts = int(config.total_env_steps / (config.env_steps_per_update * per_rollout))
     within_warmup = int(config.warmup / (config.env_steps_per_update * per_rollout))

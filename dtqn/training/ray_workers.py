@@ -1,7 +1,7 @@
-"""Workers as Ray actors on the nodes of a cluster: rows and parameters go as arrays.
+"""Workers as Ray actors on the nodes of a cluster: timesteps and parameters go as arrays.
 
-A worker has an exchange of its own. The rows that it puts there are its answer, and are put into the pool's
-when the answer is taken; parameters go into Ray's store once, from which every node reads them.
+A worker has an exchange of its own. The timesteps that it puts there are its answer, and are put into the
+pool's when the answer is taken; parameters go into Ray's store once, from which every node reads them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Remote:
             self._fault = error
 
     def call(self, method: str, arguments: tuple[Any, ...], parameters: list[np.ndarray] | None) -> Any:
-        """Call a method of the worker; `parameters` are those whose place a tick's last argument is."""
+        """Call a method of the worker; `parameters` are those whose place a step's last argument is."""
         if self._fault is not None:
             raise self._fault
         exchange = self._worker.exchange
@@ -95,7 +95,11 @@ class _Remote:
             for place, one in zip(exchange.parameters[arguments[-1]], parameters, strict=True):
                 place.numpy()[...] = one
         answer = getattr(self._worker, method)(*arguments)
-        return exchange.get_tick(arguments[0], self._worker.share.copies) if method == "tick" else answer
+        return (
+            exchange.get_vector_step(arguments[0], self._worker.share.env_slice)
+            if method == "vector_step"
+            else answer
+        )
 
 
 class RayWorker:
@@ -109,16 +113,16 @@ class RayWorker:
         actor: Any = ray.remote(_Remote).options(num_cpus=1, runtime_env={"env_vars": path})
         self._actor = actor.remote(*arguments)
         self._calls: deque[tuple[Any, int | None]] = deque()
-        """Calls that are not answered yet, in turn, and the place of a tick's rows."""
+        """Calls that are not answered yet, in turn, and the place of a vector step's timesteps."""
 
     def ask(self, method: str, *arguments: Any) -> None:
-        tick, parameters = None, None
-        if method == "tick":
-            tick, version, place = arguments
+        vector_step, parameters = None, None
+        if method == "vector_step":
+            vector_step, version, place = arguments
             if version != self._version:
                 self._version, parameters = version, self._cluster.put(version, place)
         try:
-            self._calls.append((self._actor.call.remote(method, arguments, parameters), tick))
+            self._calls.append((self._actor.call.remote(method, arguments, parameters), vector_step))
         except exceptions.RayError as error:
             raise self._lost(error) from None
 
@@ -126,16 +130,16 @@ class RayWorker:
         return bool(ray.wait([self._calls[0][0]], timeout=timeout)[0])
 
     def answer(self) -> Any:
-        reference, tick = self._calls.popleft()
+        reference, vector_step = self._calls.popleft()
         try:
             value = ray.get(reference)
         except exceptions.RayTaskError as error:
             raise error.cause from None
         except exceptions.RayError as error:
             raise self._lost(error) from None
-        if tick is None:
+        if vector_step is None:
             return value
-        self._cluster.exchange.set_tick(tick, value, self._share.copies)
+        self._cluster.exchange.set_vector_step(vector_step, value, self._share.env_slice)
         return None
 
     def _lost(self, error: Exception) -> WorkerError:

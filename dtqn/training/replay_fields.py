@@ -1,7 +1,7 @@
-"""The schema of a row: what replay stores of a step, and how sampled rows become the learner's tensors.
+"""The schema of a row: what replay stores of a step, and how sampled timesteps become the learner's tensors.
 
-`Rows` (`dtqn.acting.timesteps`) is its one list of names. Filled with arrays it is what an actor hands out at a
-tick, filled with `Field`s it is what replay is made with, filled with names it is `NAMES`.
+`Timesteps` (`dtqn.acting.timesteps`) is its one list of names. Filled with arrays it is what an actor hands
+out at a vector step, filled with `Field`s it is what replay is made with, filled with names it is `NAMES`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from envs.checks import categories
 from replay import Field, SequenceBatch
 
 NAMES: Timesteps[str] = Timesteps._make(Timesteps._fields)
-"""The name of each single array of a row in replay; observation and trace are several (`named`)."""
+"""The name of each single array of a timestep in replay; observation and stored memory are several
+(`named`)."""
 _TRACE = "trace/"
-"""The beginning of the names of a trace's fields."""
+"""The beginning of the names of stored memory's fields."""
 
 
 class Memory(NamedTuple):
@@ -41,7 +42,7 @@ class Memory(NamedTuple):
     is_refreshed: bool
     """Each update writes the memory that it has made anew back into replay."""
     version: str
-    """The field that holds the learner step whose parameters made a row's memory."""
+    """The field that holds the learner step whose parameters made a timestep's memory."""
 
 
 MEMORIES = {
@@ -52,35 +53,38 @@ MEMORIES = {
 """`replay.memory` -> what it stands for."""
 
 
-def named(rows: Timesteps[Leaf]) -> dict[str, Leaf]:
-    """The parts of `rows` under the names that they are stored by.
+def named(timesteps: Timesteps[Leaf]) -> dict[str, Leaf]:
+    """The parts of `timesteps` under the names that they are stored by.
 
-    Those of a Dict observation are `observation/<key>`, those of the trace `trace/<field>`.
+    Those of a Dict observation are `observation/<key>`, those of the stored memory `trace/<field>`.
     """
-    single = {name: part for name, part in rows._asdict().items() if name not in ("observation", "memory")}
-    trace = {f"{_TRACE}{name}": part for name, part in rows.memory.items()}
-    return {**named_parts(rows.observation), **single, **trace}
+    single = {
+        name: part for name, part in timesteps._asdict().items() if name not in ("observation", "memory")
+    }
+    memory = {f"{_TRACE}{name}": part for name, part in timesteps.memory.items()}
+    return {**named_parts(timesteps.observation), **single, **memory}
 
 
-def rows_of(parts: Mapping[str, Leaf]) -> Timesteps[Leaf]:
-    """The rows whose parts have these names: the inverse of `named`."""
+def timesteps_of(parts: Mapping[str, Leaf]) -> Timesteps[Leaf]:
+    """The timesteps whose parts have these names: the inverse of `named`."""
     single = {name: parts[name] for name in Timesteps._fields if name not in ("observation", "memory")}
-    trace = {name.removeprefix(_TRACE): part for name, part in parts.items() if name.startswith(_TRACE)}
-    return Timesteps(observation=observation_of(parts), memory=trace, **single)
+    memory = {name.removeprefix(_TRACE): part for name, part in parts.items() if name.startswith(_TRACE)}
+    return Timesteps(observation=observation_of(parts), memory=memory, **single)
 
 
-def row_fields(
+def timestep_fields(
     observation_space: gymnasium.Space,
     action_space: gymnasium.Space,
     memory_spec: Mapping[str, MemorySpec],
     memory_dtype: str,
 ) -> Timesteps[Field]:
-    """How each part of a row is stored; floats of the trace in `memory_dtype` where the network names none."""
+    """How each part of a timestep is stored; floats of the stored memory in `memory_dtype` where the network
+    names none."""
 
     def of_space(space: gymnasium.Space) -> Field:
-        return Field(space.shape or (), smallest_dtype(space), "rows")
+        return Field(space.shape or (), smallest_dtype(space), "timesteps")
 
-    flag = Field((), np.dtype(np.bool_), "rows")
+    flag = Field((), np.dtype(np.bool_), "timesteps")
     return Timesteps(
         observation=(
             {key: of_space(space) for key, space in observation_space.spaces.items()}
@@ -88,14 +92,14 @@ def row_fields(
             else of_space(observation_space)
         ),
         prev_action=of_space(action_space),
-        reward=Field((), np.dtype(np.float32), "rows"),
+        reward=Field((), np.dtype(np.float32), "timesteps"),
         discount=flag,
         first=flag,
         last=flag,
-        **{name: Field((), dtype, "rows") for name, dtype in FACTS.items()},
+        **{name: Field((), dtype, "timesteps") for name, dtype in FACTS.items()},
         version=Field((), np.dtype(np.int32), "stored"),
         memory={
-            name: Field(spec.shape, spec.dtype or np.dtype(memory_dtype), "trace", spec.window)
+            name: Field(spec.shape, spec.dtype or np.dtype(memory_dtype), "memory", spec.window)
             for name, spec in memory_spec.items()
         },
     )
@@ -112,37 +116,42 @@ def smallest_dtype(space: gymnasium.Space) -> np.dtype:
 
 
 class Schema:
-    """Rows as one run stores them at every step, and back."""
+    """Timesteps as one run stores them at every step, and back."""
 
-    def __init__(self, rows: Timesteps[Field], memory: Memory, device: torch.device) -> None:
+    def __init__(self, timesteps: Timesteps[Field], memory: Memory, device: torch.device) -> None:
         """`device`: where the learner's tensors are."""
-        self.rows, self.memory, self.device = rows, memory, device
-        window = max((field.window for field in rows.memory.values()), default=0)
-        version = rows.version
+        self.timesteps, self.memory, self.device = timesteps, memory, device
+        window = max((field.window for field in timesteps.memory.values()), default=0)
+        version = timesteps.version
         if memory.is_refreshed and window:
-            version = replace(version, block="trace", window=window)
-        self.fields: dict[str, Field] = {**named(rows), memory.version: version}
+            version = replace(version, block="memory", window=window)
+        self.fields: dict[str, Field] = {**named(timesteps), memory.version: version}
         """Name -> field, as replay takes them."""
-        self.input_names = [*named_parts(rows.observation), *(NAMES.prev_action, NAMES.reward, NAMES.first)]
+        self.input_names = [
+            *named_parts(timesteps.observation),
+            *(NAMES.prev_action, NAMES.reward, NAMES.first),
+        ]
         """The fields that a network reads at each step."""
 
-    def stored(self, rows: Timesteps[np.ndarray]) -> dict[str, np.ndarray]:
-        """The part of an actor's tick that replay appends."""
-        return {**named(rows), self.memory.version: rows.version}
+    def stored(self, timesteps: Timesteps[np.ndarray]) -> dict[str, np.ndarray]:
+        """The part of an actor's vector step that replay appends."""
+        return {**named(timesteps), self.memory.version: timesteps.version}
 
-    def refreshed(self, trace: FreshMemory, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
+    def refreshed(self, memory: FreshMemory, sampled: SequenceBatch, version: int) -> dict[str, np.ndarray]:
         """The fields that replay overwrites with the memory made by the parameters of learner step `version`.
 
-        A row is as fresh as the oldest memory that its sequence started from.
+        A timestep is as fresh as the oldest memory that its sequence started from.
         """
-        rows = {f"{_TRACE}{name}": rows.cpu().numpy() for name, rows in trace.rows.items()}
+        timesteps = {
+            f"{_TRACE}{name}": timesteps.cpu().numpy() for name, timesteps in memory.timesteps.items()
+        }
         made = sampled.memory[self.memory.version]
         oldest = np.where(sampled.memory_valid, made, version).min(axis=1, initial=version)
-        return {**rows, self.memory.version: oldest[trace.sequence.cpu().numpy()]}
+        return {**timesteps, self.memory.version: oldest[memory.sequence.cpu().numpy()]}
 
-    def inputs(self, rows: Mapping[str, np.ndarray]) -> StepInputs:
-        """The inputs of a network in sampled rows [B, T, ...]."""
-        named = {name: self._tensor(rows[name]) for name in self.input_names}
+    def inputs(self, timesteps: Mapping[str, np.ndarray]) -> StepInputs:
+        """The inputs of a network in sampled timesteps [B, T, ...]."""
+        named = {name: self._tensor(timesteps[name]) for name in self.input_names}
         return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
     def sequences(
@@ -151,13 +160,15 @@ class Schema:
         """A sampled batch as the learner reads it; `novel_share` is asked for by a reward that is centred."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
-        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.rows.memory}
+        memory = {name: batch.memory[f"{_TRACE}{name}"] for name in self.timesteps.memory}
         burn_in_facts, learn_facts = (
-            {name: self._tensor(rows[name]) for name in FACTS} for rows in (batch.burn_in, batch.learn)
+            {name: self._tensor(timesteps[name]) for name in FACTS}
+            for timesteps in (batch.burn_in, batch.learn)
         )
         return Sequences(
             memory={
-                name: self._tensor(rows[:, max(0, rows.shape[1] - kept) :]) for name, rows in memory.items()
+                name: self._tensor(timesteps[:, max(0, timesteps.shape[1] - kept) :])
+                for name, timesteps in memory.items()
             },
             memory_valid=self._tensor(valid),
             episode_step=self._tensor(batch.episode_step),

@@ -249,7 +249,7 @@ class _Run:
         """Save after a fault of the task or of a worker: what has been learned is sound. The exit code."""
         self._tell_news()
         self._save(finished=False)
-        if self._signals.caught is not None:  # it came to the copies and to the worker too
+        if self._signals.caught is not None:  # it came to the environments and to the worker too
             return 128 + self._signals.caught
         resume = self.directory.command("--resume")
         if not task_identity(self.config).is_native:
@@ -289,7 +289,7 @@ class _Run:
         return self._end()
 
     def _advance(self) -> None:
-        """One tick, and what is to be told of it."""
+        """One vector step, and what is to be told of it."""
         row = self.trainer.advance()
         if row is not None:
             self._hold(row)

@@ -33,7 +33,7 @@ from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
-from dtqn.training.replay_fields import MEMORIES, Schema, row_fields
+from dtqn.training.replay_fields import MEMORIES, Schema, timestep_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
 from replay import Field, ProportionalSampler, Sampler, SequenceLayout, SequenceReplay, UniformSampler
@@ -131,18 +131,18 @@ def num_actions(task: envs.TaskSpec) -> int:
 
 
 def make_schema(config: Config, network: QNetwork) -> Schema:
-    """What replay keeps of each row."""
+    """What replay keeps of each timestep."""
     task = task_spec(config)
-    rows = row_fields(
+    timesteps = timestep_fields(
         task.observation_space, task.action_space, network.memory_spec(), config.replay.memory_dtype
     )
-    return Schema(rows, MEMORIES[config.replay.memory], device_of(config))
+    return Schema(timesteps, MEMORIES[config.replay.memory], device_of(config))
 
 
 def sequence_layout(config: Config) -> SequenceLayout:
     """How sequences are cut out of episodes.
 
-    A rollout's sequences have all its rows of an episode, from the row before it on.
+    A rollout's sequences have all its timesteps of an episode, from the timestep before it on.
     """
     replay, batches = config.replay, config.learner.batches
     if isinstance(batches, Rollouts):
@@ -159,8 +159,8 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
     if config.learner.batches.from_replay:
         return layout, config.replay.capacity
     window = max(field.window for field in fields.values())
-    rows = window + layout.burn_in_length + layout.max_learn_timesteps
-    return layout, (rows + 1) * config.actor.num_envs
+    timesteps = window + layout.burn_in_length + layout.max_learn_timesteps
+    return layout, (timesteps + 1) * config.actor.num_envs
 
 
 def make_replay(config: Config, schema: Schema) -> SequenceReplay:
@@ -220,29 +220,30 @@ def capture_of(
 def make_staleness(config: Config, replay: SequenceReplay, schema: Schema, learner: Learner) -> Staleness:
     """The measurement of staleness that comes with each row of metrics.
 
-    It runs as many rows at most as the sequences have that are learned between two rows of metrics, forward
-    and by one network; an update runs each of them by two, and the learned ones backward too.
+    It runs as many timesteps at most as the sequences have that are learned between two rows of metrics,
+    forward and by one network; an update runs each of them by two, and the learned ones backward too.
     """
     batches = config.learner.batches
     if isinstance(batches, Rollouts):
-        rows_per_update = batches.length * config.actor.num_envs / batches.minibatches
+        timesteps_per_update = batches.length * config.actor.num_envs / batches.minibatches
     else:
-        rows_per_sequence = config.replay.burn_in_length + config.replay.learn_length
-        rows_per_update = cast(Replayed, batches).size * rows_per_sequence
-    max_rows = int(config.metrics_every / config.env_steps_per_update * rows_per_update)
+        timesteps_per_sequence = config.replay.burn_in_length + config.replay.learn_length
+        timesteps_per_update = cast(Replayed, batches).size * timesteps_per_sequence
+    max_timesteps = int(config.metrics_every / config.env_steps_per_update * timesteps_per_update)
     return Staleness(
-        replay, schema, learner, np.random.default_rng(seed_of(config, Stream.STALENESS)), max_rows
+        replay, schema, learner, np.random.default_rng(seed_of(config, Stream.STALENESS)), max_timesteps
     )
 
 
 _DECAY_START = 0.6
 """The share of the run's env steps after which the step size falls."""
-_TICKS_OF_A_CACHE = 4
-"""Ticks between two publishings from which on the actor's cache costs less than it saves (gtrxl: 4 to 10)."""
+_STEPS_OF_A_CACHE = 4
+"""Vector steps between two syncs of weights from which on the actor's cache costs less than it saves (gtrxl:
+4 to 10)."""
 
 
 class Share(NamedTuple):
-    """The copies of the task that one actor steps, among all of a run."""
+    """The environments of the task that one actor steps, among all of a run."""
 
     start: int
     stop: int
@@ -255,19 +256,19 @@ class Share(NamedTuple):
         return self.stop - self.start
 
     @property
-    def copies(self) -> slice:
+    def env_slice(self) -> slice:
         return slice(self.start, self.stop)
 
 
 def make_actor(config: Config, network: QNetwork, share: Share | None = None) -> Actor:
-    """An actor with a copy of `network` and a share of the copies of the task, by default all of them."""
+    """An actor with a copy of `network` and a share of the environments, by default all of them."""
     num_envs = config.actor.num_envs
     share = share or Share(0, num_envs)
     exploration = make_exploration(config.actor, config.warmup)
     # The updates of a rollout come one right after the other.
     batches = config.learner.batches
     in_a_row = batches.length * num_envs if isinstance(batches, Rollouts) else 0
-    env_steps_per_publishing = max(config.env_steps_per_update, in_a_row)
+    env_steps_per_sync = max(config.env_steps_per_update, in_a_row)
     optimism = None
     if config.actor.optimism:
         # In the units of the values that it is added to.
@@ -277,18 +278,18 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     return Actor(
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
-        exploration=exploration._replace(final=exploration.final[share.copies]),
+        exploration=exploration._replace(final=exploration.final[share.env_slice]),
         bursts=Bursts(share.num_envs, config.actor.burst_share),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
         optimism=optimism,
-        keep_cache=env_steps_per_publishing >= _TICKS_OF_A_CACHE * num_envs,
+        keep_cache=env_steps_per_sync >= _STEPS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )
 
 
 def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
-    """The ladder is for several copies; a single one has `epsilon_final`."""
+    """The ladder is for several environments; a single one has `epsilon_final`."""
     count = config.num_envs
     if isinstance(config.exploration, Ladder) and count > 1:
         final = exploration.epsilon_ladder(count, config.exploration.base, config.exploration.exponent)

@@ -1,4 +1,4 @@
-"""The run itself, tick by tick: the only place where actor, replay, learner and evaluation meet.
+"""The run itself, step by step: the only place where actor, replay, learner and evaluation meet.
 
 It knows nothing of files, logs or the terminal: `Trainer.advance` hands back a row of metrics when one is
 due, and `get_state` / `set_state` carry everything that decides what comes next.
@@ -33,7 +33,7 @@ from replay import SampleInfo, SequenceBatch
 
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
-there are copies where these are more."""
+there are environments where these are more."""
 _PARTS = ("novel_share", "learner", "updates", "evaluator")
 """Those of a trainer's state that keep their own."""
 
@@ -64,14 +64,14 @@ class Trainer:
         self.novel_share = NovelShare()
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
-        episodes, and replay ends the open ones, as truncated, where the first rows of these come in."""
+        episodes, and replay ends the open ones, as truncated, where the first timesteps of these come in."""
         self._recent = self._window([])
         self._has_ended = np.zeros(config.actor.num_envs, bool)
-        """[N]: the copies that have ended an episode."""
+        """[N]: the environments that have ended an episode."""
         self._tally: list[Any] = [0, 0.0, 0]
         """Number, sum of returns and successes of all training episodes so far, exploration included."""
         self._told = 0
-        """Episodes that the last row of training metrics has counted."""
+        """Episodes that the last timestep of training metrics has counted."""
         self._sums: dict[str, float] = {}
         self._updates_summed = 0
 
@@ -92,9 +92,9 @@ class Trainer:
         return self.env_steps >= self.config.total_env_steps
 
     def advance(self) -> dict[str, float | int | None] | None:
-        """One tick: act, store, learn what is due; a row of metrics when one is due.
+        """One vector step: act, store, learn what is due; a row of metrics when one is due.
 
-        An evaluation that is due belongs to the row, and `evaluator` has it later.
+        An evaluation that is due belongs to the timestep, and `evaluator` has it later.
         """
         before = self.env_steps
         self._act()
@@ -126,10 +126,10 @@ class Trainer:
         return [self._clocks() | row] if row or evaluates else []
 
     def _act(self) -> None:
-        rows, episodes = self.actor.tick()
-        led_to = rows.novel[~rows.first]
+        timesteps, episodes = self.actor.vector_step()
+        led_to = timesteps.novel[~timesteps.first]
         self.novel_share.count(len(led_to), int(np.count_nonzero(led_to)))
-        ids = self.replay.append(self.schema.stored(rows))
+        ids = self.replay.append(self.schema.stored(timesteps))
         if len(ids) and self.updates.reads_priorities and self.config.replay.priority_exponent > 0:
             self.replay.update_priorities(ids, self._first_priorities(ids))
         self._remember(episodes)
@@ -137,8 +137,8 @@ class Trainer:
     def _first_priorities(self, ids: np.ndarray) -> np.ndarray:
         """Priorities from the Q-values that the actor saw, by the learner's own formulas."""
         names = (NAMES.reward, NAMES.discount, *FACTS)
-        rows, counts, learned = self.replay.learn_timesteps(ids, names)
-        told = {name: torch.from_numpy(rows[name]) for name in names}
+        timesteps, counts, learned = self.replay.learn_timesteps(ids, names)
+        told = {name: torch.from_numpy(timesteps[name]) for name in names}
         if not told["q_max"].isfinite().all():
             raise NonFiniteError(
                 f"the network's Q-values are not finite at {self.env_steps} env steps; "
@@ -160,10 +160,11 @@ class Trainer:
         return deque(map(tuple, episodes), maxlen=max(SUCCESS_WINDOW, self.config.actor.num_envs))
 
     def _remember(self, episodes: Episodes) -> None:
-        """Short episodes end first: until each copy has ended one, the window has the first of each alone."""
+        """Short episodes end first: until each environment has ended one, the window has the first of each
+        alone."""
         counted = len(episodes.length), float(episodes.episode_return.sum()), int(episodes.success.sum())
         self._tally = [sum(pair) for pair in zip(self._tally, counted, strict=True)]
-        ended = self.actor.ended  # [N], of the tick
+        ended = self.actor.ended  # [N], of the vector step
         counts = ~self._has_ended[ended] | self._has_ended.all()
         self._recent.extend(zip(*(x[counts].tolist() for x in episodes), strict=True))
         self._has_ended |= ended
@@ -179,14 +180,14 @@ class Trainer:
             self._updates_summed += 1
             if self.updates.reads_priorities:
                 self.replay.update_priorities(info.ids, update.priorities.cpu().numpy())
-        if (trace := update.memory) is not None:
-            sequences, offsets = (x.cpu().numpy() for x in (trace.sequence, trace.offset))
-            # The pass that left the trace was made by the parameters before this update.
-            fresh = self.schema.refreshed(trace, sampled, self.learner_steps - 1)
+        if (memory := update.memory) is not None:
+            sequences, offsets = (x.cpu().numpy() for x in (memory.sequence, memory.offset))
+            # The pass that left the stored memory was made by the parameters before this update.
+            fresh = self.schema.refreshed(memory, sampled, self.learner_steps - 1)
             self.replay.write_back(info.ids[sequences], offsets, fresh)
         for name, value in update.metrics.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        self.actor.publish(list(self.network.parameters()), self.learner_steps)
+        self.actor.sync_weights(list(self.network.parameters()), self.learner_steps)
 
     def _due(self, before: int, period: int) -> bool:
         return self.env_steps // period > before // period
@@ -195,7 +196,7 @@ class Trainer:
         return {"env_steps": self.env_steps, "learner_steps": self.learner_steps}
 
     def _training_metrics(self) -> dict[str, float | int | None]:
-        """Means since the last row, and the state of exploration and replay."""
+        """Means since the last timestep, and the state of exploration and replay."""
         row: dict[str, float | int | None] = {}
         if self._has_ended.all():
             returns, lengths, successes = zip(*self._recent, strict=True)
@@ -233,7 +234,7 @@ class Trainer:
         )
 
     def get_state(self, lazily: bool = False) -> dict[str, Any]:
-        """All that `set_state` needs; `lazily`: the rows of replay are read only when they are written."""
+        """All that `set_state` needs; `lazily`: the steps of replay are read only when they are written."""
         return {
             "actor": self.actor.get_state(),
             **{name: getattr(self, name).get_state() for name in _PARTS},

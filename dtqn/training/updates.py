@@ -1,8 +1,8 @@
 """Updates: when a run learns, and from which of the sequences that it has stored.
 
 An agent with replay draws by priority from all that it has kept, at a steady rate. With rollouts (PQN:
-Gallici et al. 2025, arXiv 2407.04811) it acts for T ticks, learns their rows several times over and forgets
-them.
+Gallici et al. 2025, arXiv 2407.04811) it acts for T vector steps, learns their timesteps several times over
+and forgets them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Updates(ABC):
 
     @abstractmethod
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
-        """The updates to make after a tick, which brought the run from `before` to `env_steps`.
+        """The updates to make after a vector step, which brought the run from `before` to `env_steps`.
 
         Each is drawn when it is asked for, so that it sees what the one before has written to replay.
         """
@@ -52,7 +52,7 @@ class Updates(ABC):
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The state that decides which tick is the next one with updates; the generator is the caller's."""
+        """The state that decides which step is the next one with updates; the generator is the caller's."""
 
     @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None: ...
@@ -101,11 +101,11 @@ class FromReplay(Updates):
 
 
 class FromRollouts(Updates):
-    """Some epochs of updates after every T ticks, on the rows of these alone.
+    """Some epochs of updates after every T vector steps, on the timesteps of these alone.
 
-    All sequences then end at the last row. They are bootstrapped from it, and the next rollout goes on there,
-    so each transition is learned in one rollout, once in each epoch. An epoch deals the copies out to its
-    updates at random. A rollout that ends within the warm-up is not learned.
+    All sequences then end at the last timestep. They are bootstrapped from it, and the next rollout goes on
+    there, so each transition is learned in one rollout, once in each epoch. An epoch deals the environments
+    out to its updates at random. A rollout that ends within the warm-up is not learned.
     """
 
     reads_priorities = False
@@ -115,13 +115,13 @@ class FromRollouts(Updates):
     ) -> None:
         super().__init__(replay, generator, warmup)
         self._batches = batches
-        self._ticks = 0
+        self._vector_steps = 0
 
     def due(self, before: int, env_steps: int) -> Iterator[Drawn]:
-        self._ticks += 1
-        if self._ticks < self._batches.length:
+        self._vector_steps += 1
+        if self._vector_steps < self._batches.length:
             return
-        self._ticks = 0
+        self._vector_steps = 0
         self._replay.end_sequences()
         ids = self._replay.ids()
         if env_steps > self._warmup:
@@ -130,10 +130,10 @@ class FromRollouts(Updates):
         self._replay.forget(ids)
 
     def _epoch(self, ids: np.ndarray) -> Iterator[Drawn]:
-        copies = self._generator.permutation(self._replay.num_streams)
-        for dealt in np.split(copies, self._batches.minibatches):
+        env_ids = self._generator.permutation(self._replay.num_streams)
+        for dealt in np.split(env_ids, self._batches.minibatches):
             members = ids[np.isin(self._replay.streams_of(ids), dealt)]
-            if len(members):  # not of copies that had but the first row of an episode
+            if len(members):  # not of environments that had but the first timestep of an episode
                 ones = np.ones(len(members))
                 yield self._replay.take(members), SampleInfo(members, ones.astype(np.float32), ones)
 
@@ -141,7 +141,7 @@ class FromRollouts(Updates):
         return next(self._epoch(self._replay.ids()))
 
     def get_state(self) -> dict[str, Any]:
-        return {"ticks": self._ticks}
+        return {"ticks": self._vector_steps}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._ticks = state["ticks"]
+        self._vector_steps = state["ticks"]

@@ -180,7 +180,9 @@ def _serve(descriptor: int) -> None:
             while (request := pipe.recv_bytes()) != _END:
                 requests.put(request)
         ended.set()
-        signal.pthread_kill(main, signal.SIGTERM)  # in the midst of an episode too, whose copies are closed
+        signal.pthread_kill(
+            main, signal.SIGTERM
+        )  # in the midst of an episode too, whose environments are closed
         time.sleep(_CLOSE_SECONDS)
         os._exit(1)
 

@@ -1,4 +1,5 @@
-"""Reads .pomdp files, the format of A. R. Cassandra's pomdp-solve (http://pomdp.org/code/pomdp-file-spec.html).
+"""Reads .pomdp files, the format of A. R. Cassandra's pomdp-solve
+(http://pomdp.org/code/pomdp-file-spec.html).
 
     discount: 0.95            # a comment
     values: reward            # or cost: then rewards are the negative numbers

@@ -1,4 +1,5 @@
-"""Acting: what the rows say, who explores and how much, publishing, the kept cache, and the actor's state."""
+"""Acting: what the timesteps say, who explores and how much, sync of weights, the kept cache, and the actor's
+state."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def make_actor(
 
 
 def watch(actor: Actor) -> list[np.ndarray]:
-    """The Q-values [N, A] of every tick from now on."""
+    """The Q-values [N, A] of every vector step from now on."""
     seen: list[np.ndarray] = []
 
     def note(module: nn.Module, inputs: Any, output: tuple[Any, Any, Any]) -> None:
@@ -58,11 +59,11 @@ def watch(actor: Actor) -> list[np.ndarray]:
     return seen
 
 
-def run(actor: Actor, ticks: int) -> tuple[Rows, list[Episodes]]:
-    """Stored rows [ticks, N, ...] and the episodes that ended."""
-    ticks_of_rows, ended = zip(*(actor.tick() for _ in range(ticks)), strict=True)
-    rows = [named(of_tick) for of_tick in ticks_of_rows]
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, list(ended)
+def run(actor: Actor, vector_steps: int) -> tuple[Rows, list[Episodes]]:
+    """Stored timesteps [vector steps, N, ...] and the episodes that ended."""
+    ticks_of_rows, ended = zip(*(actor.vector_step() for _ in range(vector_steps)), strict=True)
+    timesteps = [named(of_vector_step) for of_vector_step in ticks_of_rows]
+    return {name: np.stack([timestep[name] for timestep in timesteps]) for name in timesteps[0]}, list(ended)
 
 
 def greedy(**settings: Any) -> dict[str, Any]:
@@ -73,36 +74,36 @@ ALWAYS = {"exploration": "annealed", "epsilon_anneal_env_steps": 0}
 
 
 def test_rows_are_the_episodes_as_they_arrive() -> None:
-    """Row t holds a_{t-1} and what it brought; a LAST row, then the FIRST of the next episode."""
+    """Step t holds a_{t-1} and what it brought; a LAST timestep, then the FIRST of the next episode."""
     actor = make_actor()
-    rows, _ = run(actor, 150)
-    given = np.stack(actor.rows.env.actions)
+    timesteps, _ = run(actor, 150)
+    given = np.stack(actor.timesteps.env.actions)
     for stream in range(5):
         number = step = 0
         for t in range(150):
             now = episode(0, stream, number)
-            row = {name: values[t, stream] for name, values in rows.items()}
-            assert row["observation"].tolist() == now.observations[step].tolist()
-            assert row["first"] == (step == 0) and row["last"] == (step == now.length)
-            assert row["discount"] == (not (row["last"] and now.terminates))
+            timestep = {name: values[t, stream] for name, values in timesteps.items()}
+            assert timestep["observation"].tolist() == now.observations[step].tolist()
+            assert timestep["first"] == (step == 0) and timestep["last"] == (step == now.length)
+            assert timestep["discount"] == (not (timestep["last"] and now.terminates))
             if step:
-                assert row["prev_action"] == given[t - 1, stream]
-                assert row["reward"] == (now.observations[step - 1][0] + given[t - 1, stream] - 2) / 8
+                assert timestep["prev_action"] == given[t - 1, stream]
+                assert timestep["reward"] == (now.observations[step - 1][0] + given[t - 1, stream] - 2) / 8
             else:
-                assert row["reward"] == 0
-            number, step = (number + 1, 0) if row["last"] else (number, step + 1)
-    ended, terminated = rows["last"], ~rows["discount"]
+                assert timestep["reward"] == 0
+            number, step = (number + 1, 0) if timestep["last"] else (number, step + 1)
+    ended, terminated = timesteps["last"], ~timesteps["discount"]
     assert terminated.sum() > 10 and (ended & ~terminated).sum() > 10
     assert (ended.any(axis=1) & ~ended.all(axis=1)).sum() > 20  # and not all at once
 
 
 def test_the_action_on_a_last_row_reaches_nobody() -> None:
-    """It arrives with the FIRST row, where the network does not look at it."""
+    """It arrives with the FIRST timestep, where the network does not look at it."""
     actor, other = make_actor(**greedy()), make_actor(**greedy())
     seen, other_seen = watch(actor), watch(other)
     for _ in range(80):
-        other.rows.prev_action = np.where(
-            other.rows.first, 2 - other.rows.prev_action, other.rows.prev_action
+        other.timesteps.prev_action = np.where(
+            other.timesteps.first, 2 - other.timesteps.prev_action, other.timesteps.prev_action
         )
         run(actor, 1), run(other, 1)
     np.testing.assert_array_equal(np.stack(seen), np.stack(other_seen))
@@ -110,14 +111,14 @@ def test_the_action_on_a_last_row_reaches_nobody() -> None:
 
 def test_episodes_are_counted_whole() -> None:
     actor = make_actor()
-    rows, ended = run(actor, 150)
+    timesteps, ended = run(actor, 150)
     numbers = [0] * 5
     for t, now in enumerate(ended[:-1]):
-        for i, stream in enumerate(np.flatnonzero(rows["last"][t + 1])):
+        for i, stream in enumerate(np.flatnonzero(timesteps["last"][t + 1])):
             expected = episode(0, int(stream), numbers[stream])
             assert (now.length[i], now.success[i]) == (expected.length, expected.success)
             start = t + 1 - expected.length
-            assert now.episode_return[i] == rows["reward"][start : t + 2, stream].sum()
+            assert now.episode_return[i] == timesteps["reward"][start : t + 2, stream].sum()
             numbers[stream] += 1
 
 
@@ -125,7 +126,7 @@ def test_episodes_are_counted_whole() -> None:
     "num_envs, exploration", [(1, "ladder"), (1, "annealed"), (4, "annealed"), (4, "ladder")]
 )
 def test_annealing_is_linear_in_environment_steps(num_envs: int, exploration: str) -> None:
-    """One copy has no ladder: it anneals to the final value."""
+    """One environment has no ladder: it anneals to the final value."""
     actor = make_actor(
         num_envs,
         warmup=500,
@@ -156,7 +157,7 @@ def test_exponential_annealing_counts_steps_after_warm_up() -> None:
 @pytest.mark.parametrize("keep_cache", [False, True])
 def test_publish_copies(keep_cache: bool) -> None:
     actor, learned = make_actor(keep_cache=keep_cache), make(OBSERVATION_SPACE, seed=1, memory_length=4)
-    actor.publish([*learned.parameters()], 7)
+    actor.sync_weights([*learned.parameters()], 7)
     published = {name: x.clone() for name, x in learned.state_dict().items()}
     with torch.no_grad():
         for parameter in learned.parameters():
@@ -167,34 +168,39 @@ def test_publish_copies(keep_cache: bool) -> None:
 
 
 def test_kept_keys_and_values_give_the_same_values() -> None:
-    """Across publishings and episodes that end at different times."""
+    """Across syncs of weights and episodes that end at different times."""
     actors = [make_actor(**greedy(), keep_cache=keep) for keep in (False, True)]
     seen = [watch(actor) for actor in actors]
     for version in range(1, 7):
         for actor in actors:
             run(actor, 25)
-            actor.publish([*make(OBSERVATION_SPACE, seed=version, memory_length=4).parameters()], version)
+            actor.sync_weights(
+                [*make(OBSERVATION_SPACE, seed=version, memory_length=4).parameters()], version
+            )
     assert actors[1].state.keys is not None and actors[0].state.keys is None
     np.testing.assert_allclose(np.stack(seen[1]), np.stack(seen[0]), rtol=0, atol=1e-9)
-    assert np.stack(actors[0].rows.env.actions).tolist() == np.stack(actors[1].rows.env.actions).tolist()
+    assert (
+        np.stack(actors[0].timesteps.env.actions).tolist()
+        == np.stack(actors[1].timesteps.env.actions).tolist()
+    )
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_a_reward_that_is_no_finite_number_is_refused(wrong: float) -> None:
-    rows = make_actor(num_envs=2).rows
-    step = rows.env.step
+    timesteps = make_actor(num_envs=2).timesteps
+    step = timesteps.env.step
 
     def with_wrong_reward(action: np.ndarray) -> Any:
         observation, reward, *rest = step(action)
         return observation, np.where([False, True], wrong, reward), *rest
 
-    rows.env.step = with_wrong_reward  # type: ignore[method-assign]
+    timesteps.env.step = with_wrong_reward  # type: ignore[method-assign]
     with pytest.raises(NonFiniteError, match=f"the reward {wrong}; every reward must be a finite number"):
-        rows.step(np.zeros(2, np.int64))
+        timesteps.step(np.zeros(2, np.int64))
 
 
 def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
-    """In episodes whose rows are seen, actions within bursts are uniform and all others are the best."""
+    """In episodes whose timesteps are seen, actions within bursts are uniform and all others are the best."""
     actor = make_actor(6, **greedy(burst_share=0.5))
     seen, in_burst, step = watch(actor), [], []
     active = actor.bursts.active
@@ -206,7 +212,7 @@ def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
 
     actor.bursts.active = noting  # type: ignore[method-assign]
     run(actor, 400)
-    chosen, best = np.stack(actor.rows.env.actions), np.stack(seen).argmax(axis=-1)
+    chosen, best = np.stack(actor.timesteps.env.actions), np.stack(seen).argmax(axis=-1)
     burst, steps = np.stack(in_burst), np.stack(step)
     assert 0.1 < burst.mean() < 0.6
     assert (chosen[~burst] == best[~burst]).all()
@@ -217,22 +223,26 @@ def test_a_burst_is_random_and_the_rest_is_greedy() -> None:
 
 @pytest.mark.parametrize("keep_cache", [False, True])
 def test_a_recorded_forward_pass_is_the_forward_pass(keep_cache: bool) -> None:
-    """With publishings in between, and through resets of copies."""
+    """With syncs of weights in between, and through resets of environments."""
 
-    def rows_of(capture: Any) -> Rows:
+    def timesteps_of(capture: Any) -> Rows:
         actor = make_actor(keep_cache=keep_cache, capture=capture, **ALWAYS)
-        ticks = []
+        vector_steps = []
         for number in range(54):
-            # On a CPU a row's arrays are the recording's own memory.
-            ticks.append({name: x.copy() for name, x in named(actor.tick()[0]).items()})
+            # On a CPU a timestep's arrays are the recording's own memory.
+            vector_steps.append({name: x.copy() for name, x in named(actor.vector_step()[0]).items()})
             if number % 9 == 8:
-                actor.publish([*make(OBSERVATION_SPACE, seed=number, memory_length=4).parameters()], number)
-        return {name: np.stack([tick[name] for tick in ticks]) for name in ticks[0]}
+                actor.sync_weights(
+                    [*make(OBSERVATION_SPACE, seed=number, memory_length=4).parameters()], number
+                )
+        return {
+            name: np.stack([vector_step[name] for vector_step in vector_steps]) for name in vector_steps[0]
+        }
 
     recorder = FxRecorder(list)
-    plain = rows_of(None)
+    plain = timesteps_of(None)
     with shapes.fixed():
-        recorded = rows_of(lambda step: Captured(step, Held(), recorder))
+        recorded = timesteps_of(lambda step: Captured(step, Held(), recorder))
     assert recorder.replays == 54 - WARM_UP_CALLS
-    for name, rows in plain.items():
-        np.testing.assert_allclose(recorded[name], rows, rtol=1e-9, atol=1e-9, err_msg=name)
+    for name, timesteps in plain.items():
+        np.testing.assert_allclose(recorded[name], timesteps, rtol=1e-9, atol=1e-9, err_msg=name)

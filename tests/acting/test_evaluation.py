@@ -32,7 +32,7 @@ class LargeThenSmall(ToyVectorEnv):
 
 
 def counted(episodes: int, copies: int) -> list[tuple[int, int]]:
-    """(copy, number) of the episodes that must count: the first few of each copy."""
+    """(copy, number) of the episodes that must count: the first few of each environment."""
     return [(i, k) for i in range(copies) for k in range(episodes // copies + (i < episodes % copies))]
 
 
@@ -57,21 +57,21 @@ def test_returns_are_summed_in_float64() -> None:
 
 @pytest.mark.parametrize("gamma", [0.9, 1.0, 0.0])
 def test_discounted_returns_and_the_first_q_value_of_every_episode(gamma: float) -> None:
-    """By the recipe of the episodes: r_{t+1} is what the row at t shows, over 8."""
+    """By the recipe of the episodes: r_{t+1} is what the timestep at t shows, over 8."""
     played = play(NETWORK, FixedRewards(3), 8, gamma=gamma)
     discounted, first_q = [], []
     for which in counted(8, 3):
         observations = episode(0, *which).observations
         rewards = observations[:-1, 0] / 8
         discounted.append(sum(gamma**t * reward for t, reward in enumerate(rewards)))
-        row = StepInputs(
+        timestep = StepInputs(
             torch.from_numpy(observations[None, :1]),
             torch.zeros(1, 1, dtype=torch.long),
             torch.zeros(1, 1),
             torch.ones(1, 1, dtype=torch.bool),
         )
         with torch.no_grad():
-            first_q.append(float(NETWORK(row, NETWORK.initial_state(1))[0].q.max()))
+            first_q.append(float(NETWORK(timestep, NETWORK.initial_state(1))[0].q.max()))
     assert sorted(played.discounted_returns) == pytest.approx(sorted(discounted))
     assert sorted(played.first_q) == pytest.approx(sorted(first_q), abs=1e-6)
     assert len(set(np.round(first_q, 4))) > 2
@@ -81,7 +81,7 @@ def test_discounted_returns_and_the_first_q_value_of_every_episode(gamma: float)
 
 def test_actions_at_random_have_no_q_value() -> None:
     env, policy = FixedRewards(2), np.random.default_rng(0)
-    assert np.isnan(play_by(lambda rows, _: _uniform(policy, rows), env, 4).first_q).all()
+    assert np.isnan(play_by(lambda timesteps, _: _uniform(policy, timesteps), env, 4).first_q).all()
 
 
 def test_without_success_there_is_none() -> None:
@@ -99,15 +99,15 @@ def test_actions_are_greedy_and_each_episode_begins_afresh() -> None:
             e = episode(0, copy, number)
             given = actions[start : start + e.length, copy]
             first = torch.arange(e.length)[None] == 0
-            rows = StepInputs(
+            timesteps = StepInputs(
                 torch.from_numpy(e.observations[None, :-1]),
                 torch.from_numpy(np.concatenate([[0], given[:-1]]))[None],
                 torch.zeros(1, e.length, dtype=torch.float64),
                 first,
             )
-            q = NETWORK(rows, NETWORK.initial_state(1))[0].q[0]
+            q = NETWORK(timesteps, NETWORK.initial_state(1))[0].q[0]
             assert q.argmax(-1).tolist() == given.tolist()
-            start += e.length + 1  # the action on the LAST row is ignored
+            start += e.length + 1  # the action on the LAST timestep is ignored
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.3, 1.0])
@@ -125,24 +125,24 @@ def test_copies_that_have_played_their_episodes_leave_the_batch(epsilon: float |
     finally:
         handle.remove()
     assert sizes[0] == copies and sizes[-1] == 16 and sorted(sizes, reverse=True) == sizes
-    rows = VectorTimesteps(whole)
+    timesteps = VectorTimesteps(whole)
     initial = state = NETWORK.initial_state(copies)
     again, at_random = chance(), []
     with torch.no_grad():
         for _ in sizes:
-            inputs = rows.inputs(torch.device("cpu"), torch.float32)
+            inputs = timesteps.inputs(torch.device("cpu"), torch.float32)
             output, state, _ = NETWORK(inputs, reset_states(state, initial, inputs.first[:, 0]))
             action = greedy = output.q[:, 0].argmax(dim=-1).numpy()
             if again is not None:
                 drawn = again.generator.integers(3, size=copies)
                 action = np.where(again.generator.random(copies) < again.share, drawn, greedy)
             at_random.append((action != greedy).mean())
-            rows.step(action)
+            timesteps.step(action)
     assert np.mean(at_random) == pytest.approx(2 / 3 * (epsilon or 0), abs=0.05)
     for copy in range(copies):
         quota = 1 + (copy < 30)
         rows_played = sum(episode(0, copy, number).length + 1 for number in range(quota))
-        steps = rows_played - 1  # the action on the LAST row is ignored
+        steps = rows_played - 1  # the action on the LAST timestep is ignored
         ours, expected = ([given[copy] for given in played.actions[:steps]] for played in (env, whole))
         assert ours == expected
 

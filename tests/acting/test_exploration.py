@@ -48,12 +48,12 @@ class Uniform:
 
 
 def burst_steps(bursts: Bursts, copy: int) -> list[int]:
-    """The steps of its episode at which a copy is in a burst."""
+    """The steps of its episode at which an environment is in a burst."""
     return [step for step in range(100) if bursts.active(np.full(2, step))[copy]]
 
 
 def test_bursts_by_hand() -> None:
-    """Two copies; the unit is the mean length of recent episodes without a burst, 10 and then 15."""
+    """Two environments; the unit is the mean length of recent episodes without a burst, 10 and then 15."""
     bursts = Bursts(num_envs=2, share=0.5)
     both, one, neither = np.array([True, True]), np.array([True, False]), np.array([False, False])
     bursts.begin(both, Uniform([[0.1, 0.1], [0.9, 0.9], [0.9, 0.9]]))

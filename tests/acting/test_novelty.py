@@ -40,12 +40,12 @@ def plain(observation: Any, i: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", ["discrete", "multi_discrete", "picture", "dict"])
 def test_new_is_what_the_episode_has_not_shown(name: str) -> None:
-    """Over 300 ticks of four copies; a second one goes on from the state of the first."""
+    """Over 300 vector steps of four environments; a second one goes on from the state of the first."""
     generator = np.random.default_rng(0)
     novelty, resumed = Novelty(4), Novelty(4)
     shown: list[set[Any]] = [set() for _ in range(4)]
     counted = 0
-    for tick in range(300):
+    for vector_step in range(300):
         observation, first = observations(name, 4, generator), generator.random(4) < 0.1
         expected = []
         for i in range(4):
@@ -53,9 +53,9 @@ def test_new_is_what_the_episode_has_not_shown(name: str) -> None:
                 shown[i] = set()
             expected.append(plain(observation, i) not in shown[i])
             shown[i].add(plain(observation, i))
-        if tick == 150:
+        if vector_step == 150:
             resumed.set_state(novelty.get_state())
-        if tick >= 150:
+        if vector_step >= 150:
             assert resumed.look(observation, first).tolist() == expected
         assert novelty.look(observation, first).tolist() == expected
         counted += sum(expected)
@@ -71,7 +71,7 @@ def test_fingerprints_tell_every_view_apart() -> None:
 
 def test_nobody_counts_where_nobody_asks() -> None:
     trainer = Trainer(config_of())
-    assert not any(trainer.actor.tick()[0].novel.any() for _ in range(5))
+    assert not any(trainer.actor.vector_step()[0].novel.any() for _ in range(5))
     trainer.close()
 
 

@@ -14,31 +14,33 @@ from tests.acting.test_novelty import observations, plain
 
 @pytest.mark.parametrize("name", ["discrete", "multi_discrete", "picture", "dict"])
 def test_the_bonus_is_that_of_plain_counts(name: str) -> None:
-    """Over 300 ticks of four copies with three actions; a second one goes on from the state of the first."""
+    """Over 300 vector steps of four environments with three actions; a second one goes on from the state of
+    the first."""
     generator = np.random.default_rng(0)
     optimism, resumed = Optimism(4, 3, 0.5), Optimism(4, 3, 0.5)
     tried: list[Counter[Any]] = [Counter() for _ in range(4)]
     seldom = 0
-    for tick in range(300):
+    for vector_step in range(300):
         observation = observations(name, 4, generator)
         action, last = generator.integers(3, size=4), generator.random(4) < 0.1
         kinds = [plain(observation, i) for i in range(4)]
         expected = [[0.5 / (tried[i][kind, a] + 1) for a in range(3)] for i, kind in enumerate(kinds)]
-        if tick == 150:
+        if vector_step == 150:
             resumed.set_state(optimism.get_state())
-        if tick >= 150:
+        if vector_step >= 150:
             assert resumed.bonus(observation).tolist() == expected
             resumed.acted(action, last)
         assert optimism.bonus(observation).tolist() == expected
         optimism.acted(action, last)
         for i in np.flatnonzero(~last):
             tried[i][kinds[i], int(action[i])] += 1
-        seldom += sum(len(set(row)) > 1 for row in expected)
+        seldom += sum(len(set(timestep)) > 1 for timestep in expected)
     assert seldom > 500, "counts differ between actions"
 
 
 def test_by_hand() -> None:
-    """One copy at one place takes action 1 twice and action 0 once; the second copy knows nothing of it."""
+    """One environment at one place takes action 1 twice and action 0 once; the second copy knows nothing of
+    it."""
     optimism, here = Optimism(2, 3, 6.0), np.array([4, 4])
     for action in (1, 1, 0):
         optimism.bonus(here)
@@ -82,5 +84,5 @@ def test_few_observations_lose_their_places() -> None:
         optimism.bonus(observation)
         optimism.acted(np.array([2]), np.array([False]))
     kept = [optimism.bonus(observation).tolist() for observation in here]
-    assert all(row in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for row in kept)
-    assert sum(row == [[1.0] * 4] for row in kept) < 25
+    assert all(timestep in ([[1.0, 1.0, 0.5, 1.0]], [[1.0] * 4]) for timestep in kept)
+    assert sum(timestep == [[1.0] * 4] for timestep in kept) < 25

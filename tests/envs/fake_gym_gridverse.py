@@ -136,7 +136,7 @@ class InnerEnv:
 
     @staticmethod
     def _inside(state: State) -> Any:
-        grid = np.array([[[cell(o) for o in row] for row in state.grid.objects]], np.uint8)
+        grid = np.array([[[cell(o) for o in timestep] for timestep in state.grid.objects]], np.uint8)
         pose = [[*state.agent.position.yx, state.agent.orientation.value]]
         return from_arrays(
             grid, np.array(pose, np.uint8), np.array([cell(state.agent.grid_object)], np.uint8)
@@ -147,7 +147,7 @@ class InnerEnv:
         grid, agent, item = (array[0] for array in to_arrays(state))
         y, x, heading = map(int, agent)
         held = thing(item)
-        objects = [[thing(code) for code in row] for row in grid]
+        objects = [[thing(code) for code in timestep] for timestep in grid]
         return State(Grid(objects), Agent(Position(y, x), Orientation(heading), held))
 
     def functional_reset(self) -> State:

@@ -1,4 +1,4 @@
-"""Tasks of other packages: their rows, spaces, seeds, endings and what is said of them."""
+"""Tasks of other packages: their timesteps, spaces, seeds, endings and what is said of them."""
 
 from __future__ import annotations
 
@@ -84,27 +84,37 @@ class Endless(Nested):
 
 
 def test_rows_are_those_of_a_native_task() -> None:
-    """LAST, then FIRST with reward 0; of two endings termination; success on last rows; doubles."""
+    """LAST, then FIRST with reward 0; of two endings termination; success on last timesteps; doubles."""
     env = envs.make_vector(f"{HERE}:Counting", 2, seed=1)
     observation, infos = env.reset()
     assert infos == {}
     assert env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
     seen = [env.step(np.array([0, 5])) for _ in range(9)]
     assert observation[:, :2].tolist() == [[1, 0]] * 2
-    assert [row[0][0, :2].tolist() for row in seen] == [
+    assert [timestep[0][0, :2].tolist() for timestep in seen] == [
         [1, 1], [1, 2], [1, 3], [2, 0], [2, 1], [2, 2], [2, 3], [3, 0], [3, 1]
     ]  # fmt: skip
-    reward = np.array([row[1] for row in seen])
+    reward = np.array([timestep[1] for timestep in seen])
     assert reward.dtype == np.float64
     assert reward[:, 0].tolist() == [0.1, 0.2, 0.1 * 3, 0.0, 0.1, 0.2, 0.1 * 3, 0.0, 0.1]
-    assert [bool(row[2][0]) for row in seen] == [False, False, True, False, False, False, True, False, False]
-    assert not any(row[3].any() for row in seen)
-    assert all(list(row[4]) == ["is_success"] for row in seen)
-    assert [row[4]["is_success"].tolist() for row in seen].index([True, True]) == 6
-    assert sum(row[4]["is_success"].any() for row in seen) == 1
+    assert [bool(timestep[2][0]) for timestep in seen] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert not any(timestep[3].any() for timestep in seen)
+    assert all(list(timestep[4]) == ["is_success"] for timestep in seen)
+    assert [timestep[4]["is_success"].tolist() for timestep in seen].index([True, True]) == 6
+    assert sum(timestep[4]["is_success"].any() for timestep in seen) == 1
     assert seen[0][4]["is_success"].dtype == np.bool_
     assert envs.spec(f"{HERE}:Counting").has_success
-    # The action of a LAST row is not taken; the others are, as the environment's own.
+    # The action of a LAST timestep is not taken; the others are, as the environment's own.
     acted = env.unwrapped.envs[1].unwrapped.acted  # type: ignore[attr-defined]
     assert len(acted) == 7
     assert [np.array(a).tolist() for a in acted] == [[1, 6]] * 7
@@ -114,9 +124,9 @@ def test_time_limit_truncates() -> None:
     env = envs.make_vector(f"{HERE}:Counting", 1, seed=1, time_limit=2)
     assert envs.spec(f"{HERE}:Counting", time_limit=2).time_limit == env.time_limit == 2  # type: ignore[attr-defined]
     env.reset()
-    rows = [env.step(np.array([0])) for _ in range(3)]
-    assert [bool(row[3][0]) for row in rows] == [False, True, False]
-    assert not any(row[2].any() for row in rows)
+    timesteps = [env.step(np.array([0])) for _ in range(3)]
+    assert [bool(timestep[3][0]) for timestep in timesteps] == [False, True, False]
+    assert not any(timestep[2].any() for timestep in timesteps)
     assert envs.spec("CartPole-v1").time_limit == 500
     assert envs.spec("CartPole-v1", time_limit=9).time_limit == 9
     with pytest.raises(ValueError, match=r"task.time_limit is 0; it must be an integer of at least 1"):
@@ -273,7 +283,7 @@ def test_a_registered_id_of_another_package() -> None:
 
 @pytest.mark.parametrize("id", INSTALLED)
 def test_a_task_as_its_package_plays_it(id: str) -> None:
-    """Two copies beside Gymnasium's own single environments: the same rows."""
+    """Two environments beside Gymnasium's own single environments: the same timesteps."""
     package = INSTALLED[id]
     if package is not None:
         pytest.importorskip(package)
@@ -398,11 +408,11 @@ def test_dm_env_tasks() -> None:
     for seed in range(8):
         observation, _ = env.reset(seed=seed)
         assert observation.max() == 0
-        rows = [env.step(0) for _ in range(3)]
-        assert [row[1] for row in rows] == [0.5, 1.0, 1.5]
-        assert [row[2] or row[3] for row in rows] == [False, False, True]
-        assert rows[-1][2:4] == (made[-1].seed % 2 == 0, made[-1].seed % 2 == 1)
-        endings.add(rows[-1][2])
+        timesteps = [env.step(0) for _ in range(3)]
+        assert [timestep[1] for timestep in timesteps] == [0.5, 1.0, 1.5]
+        assert [timestep[2] or timestep[3] for timestep in timesteps] == [False, False, True]
+        assert timesteps[-1][2:4] == (made[-1].seed % 2 == 0, made[-1].seed % 2 == 1)
+        endings.add(timesteps[-1][2])
         assert env.render().max() == 3
     assert endings == {True, False}
     assert len({maze.seed for maze in made}) == 8
@@ -451,7 +461,7 @@ def test_memory_maze_itself() -> None:
         pytest.skip(f"no renderer: {error}")
     assert observation in env.observation_space
     assert observation.std() > 10
-    row = env.step(np.array([1]))
-    assert row[0] in env.observation_space
-    assert not np.array_equal(row[0], observation)
+    timestep = env.step(np.array([1]))
+    assert timestep[0] in env.observation_space
+    assert not np.array_equal(timestep[0], observation)
     env.close()

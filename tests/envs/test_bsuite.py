@@ -29,8 +29,8 @@ def test_recorded_memory_chains_replay_exactly(length: int, bits: int) -> None:
     context, query = data["context"][episodes, :bits], data["query"][episodes]
     observation, _ = env.reset(options={"state": {"context": context, "query": query}})
     np.testing.assert_array_equal(observation[:, 0], data["init_obs"][episodes, : bits + 2])
-    rows = (np.cumsum(lengths)[episodes] - lengths[episodes]) + np.arange(length + 1)[:, None]
-    for now in rows:
+    timesteps = (np.cumsum(lengths)[episodes] - lengths[episodes]) + np.arange(length + 1)[:, None]
+    for now in timesteps:
         observation, reward, terminated, truncated, infos = env.step(data["action"][now])
         np.testing.assert_array_equal(observation[:, 0], data["obs"][now, : bits + 2])
         np.testing.assert_array_equal(reward, data["reward"][now])

@@ -25,7 +25,8 @@ def at(env: Any, **state: Any) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
 def test_recorded_episodes_replay_bit_for_bit(kind: str) -> None:
-    """All episodes at once, each in a copy of its own; a copy whose episode is over is looked at no more."""
+    """All episodes at once, each in a copy of its own; an environment whose episode is over is looked at no
+    more."""
     data = recorded(f"car_flag_{kind}")
     length = data["ep_len"]
     if kind == "discrete":
@@ -42,17 +43,17 @@ def test_recorded_episodes_replay_bit_for_bit(kind: str) -> None:
     checked = 0
     for t in range(length.max()):
         now = t < length
-        row = env.step(action[t])
+        timestep = env.step(action[t])
         state = env.get_state()["state"]
         np.testing.assert_array_equal(state["position"][now], exact[t, now, 0])
         np.testing.assert_array_equal(state["velocity"][now], exact[t, now, 1])
-        np.testing.assert_array_equal(row[0][now], exact[t, now].astype(np.float32))
-        np.testing.assert_array_equal(row[1][now], reward[t, now])
-        np.testing.assert_array_equal(row[2][now], terminated[t, now])
+        np.testing.assert_array_equal(timestep[0][now], exact[t, now].astype(np.float32))
+        np.testing.assert_array_equal(timestep[1][now], reward[t, now])
+        np.testing.assert_array_equal(timestep[2][now], terminated[t, now])
         if kind == "discrete":
-            np.testing.assert_array_equal(row[3][now], step_major(data["truncated"], length)[t, now])
+            np.testing.assert_array_equal(timestep[3][now], step_major(data["truncated"], length)[t, now])
             success = step_major(data["is_success"], length)[t, now]
-            np.testing.assert_array_equal(row[4]["is_success"][now], success)
+            np.testing.assert_array_equal(timestep[4]["is_success"][now], success)
         checked += int(now.sum())
     assert checked == {"discrete": 9761, "continuous": 3146}[kind]
 

@@ -26,17 +26,17 @@ class Steps(gymnasium.Env):
 
     observation_space, action_space, length = Box(-1, 1, (3,), np.float32), Discrete(2), 4
 
-    def row(self):
+    def timestep(self):
         return np.array([self.t / 10, 0, 0], np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return self.row(), {}
+        return self.timestep(), {}
 
     def step(self, action):
         self.t += 1
-        return self.row(), 1.0, self.t >= self.length, False, {}
+        return self.timestep(), 1.0, self.t >= self.length, False, {}
 
 
 ONE = Steps()
@@ -47,9 +47,9 @@ def one_object():
 class SharedState(Steps):
     """Keeps its time in the class, as does one of a simulator with a single world."""
 
-    def row(self):
+    def timestep(self):
         Steps.t = self.__dict__.pop("t", Steps.__dict__.get("t", 0))
-        return super().row()
+        return super().timestep()
 
 class Prints(Steps):
     def step(self, action):
@@ -76,17 +76,17 @@ class ReadsItem(Steps):
 class Infinite(Steps):
     observation_space = Box(-np.inf, np.inf, (1,), np.float64)
 
-    def row(self):
+    def timestep(self):
         return np.array([1e300])
 
 class Depth(Steps):
     observation_space = Box(0, 65535, (12, 12), np.uint16)
 
-    def row(self):
+    def timestep(self):
         return np.full((12, 12), 40_000, np.uint16)
 
 class GlobalGenerator(Steps):
-    def row(self):
+    def timestep(self):
         return np.random.rand(3).astype(np.float32)
 
 class SeedsGlobalGenerator(GlobalGenerator):
@@ -108,18 +108,18 @@ def tasks(own_folder: Path) -> Path:
 
 
 def _trained(name: str) -> list[dict[str, Any]]:
-    """The rows of a run, without their times."""
+    """The timesteps of a run, without their times."""
     assert main(["--env", f"edge:{name}", *_SMALL, "--run-dir", name]) == 0
-    rows = [json.loads(line) for line in (Path(name) / "metrics.jsonl").read_text().splitlines()]
+    timesteps = [json.loads(line) for line in (Path(name) / "metrics.jsonl").read_text().splitlines()]
     return [
-        {key: value for key, value in row.items() if "seconds" not in key and "time" not in key}
-        for row in rows
+        {key: value for key, value in timestep.items() if "seconds" not in key and "time" not in key}
+        for timestep in timesteps
     ]
 
 
 @pytest.mark.parametrize("name", ["ReadsItem", "NeedsRenderMode", "Depth", "SeedsGlobalGenerator"])
 def test_what_gymnasium_allows_trains(tasks, name, capsys):
-    evaluated = [row["eval/return"] for row in _trained(name) if "eval/return" in row]
+    evaluated = [timestep["eval/return"] for timestep in _trained(name) if "eval/return" in timestep]
     assert evaluated[-1] == 4.0
     assert "two runs of one seed" not in capsys.readouterr().err
 
@@ -127,16 +127,16 @@ def test_what_gymnasium_allows_trains(tasks, name, capsys):
 def test_settings_of_the_process_that_a_task_changes_are_the_runs_again(tasks):
     learned = ("loss/total", "train/return", "eval/value_estimate")
     plain, changed = _trained("Steps"), _trained("SetsDefaults")
-    assert [row.get(key) for row in plain for key in learned] == [
-        row.get(key) for row in changed for key in learned
+    assert [timestep.get(key) for timestep in plain for key in learned] == [
+        timestep.get(key) for timestep in changed for key in learned
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("one_object", "its copies are one object"),
-        ("SharedState", "two of its copies share what they change"),
+        ("one_object", "its environments are one object"),
+        ("SharedState", "two of its environments share what they change"),
         ("Infinite", "its observation holds inf; must be finite in float32"),
     ],
 )

@@ -120,11 +120,11 @@ every_case = pytest.mark.parametrize("case", [*NATIVE, *ADAPTED], ids=lambda cas
 
 
 class Recorder(VectorWrapper):
-    """Keeps the last row, as the environment gave it."""
+    """Keeps the last timestep, as the environment gave it."""
 
     def step(self, actions: Any) -> Any:
-        self.row = self.env.step(actions)
-        return self.row
+        self.timestep = self.env.step(actions)
+        return self.timestep
 
     def get_state(self) -> Any:
         return self.env.get_state()  # type: ignore[attr-defined]
@@ -137,12 +137,13 @@ def make(case: Case, seed: int) -> VectorTimesteps:
     return VectorTimesteps(Recorder(envs.make_vector(case.id, case.copies, seed, **case.options)))
 
 
-def assert_counts(rows: VectorTimesteps, ledger: Ledger) -> None:
-    """The reader of the rows and the task below any wrappers keep the same count of the open episodes."""
-    assert rows.episode_return.tolist() == ledger.returns()
-    assert rows.length.tolist() == ledger.lengths()
-    assert rows.last.tolist() == ledger.over
-    state = rows.env.get_state()
+def assert_counts(timesteps: VectorTimesteps, ledger: Ledger) -> None:
+    """The reader of the timesteps and the task below any wrappers keep the same count of the open
+    episodes."""
+    assert timesteps.episode_return.tolist() == ledger.returns()
+    assert timesteps.length.tolist() == ledger.lengths()
+    assert timesteps.last.tolist() == ledger.over
+    state = timesteps.env.get_state()
     if state is None:  # a task of another package
         return
     while "env" in state:
@@ -154,19 +155,19 @@ def assert_counts(rows: VectorTimesteps, ledger: Ledger) -> None:
 
 @every_case
 def test_success_return_and_length_are_those_of_the_rows(case: Case) -> None:
-    rows, rng = make(case, 1), np.random.default_rng(2)
+    timesteps, rng = make(case, 1), np.random.default_rng(2)
     ledger = Ledger(case.copies)
     time_limit = envs.spec(case.id, **case.options).time_limit
     for t in range(420):
         if t == 140:  # in the middle of episodes, all begin anew
-            rows.begin(np.random.default_rng(3))
+            timesteps.begin(np.random.default_rng(3))
             ledger.begin()
-            assert_counts(rows, ledger)
-        if t == 280 and (state := rows.get_state())["env"] is not None:  # goes on elsewhere
-            rows = make(case, 4)
-            rows.set_state(copy.deepcopy(state), rng)
-        reported = rows.step(case.act(rows.env, t, rng))
-        _, reward, terminated, truncated, infos = rows.env.row
+            assert_counts(timesteps, ledger)
+        if t == 280 and (state := timesteps.get_state())["env"] is not None:  # goes on elsewhere
+            timesteps = make(case, 4)
+            timesteps.set_state(copy.deepcopy(state), rng)
+        reported = timesteps.step(case.act(timesteps.env, t, rng))
+        _, reward, terminated, truncated, infos = timesteps.env.timestep
         ended = ledger.write(reward, terminated, truncated)
         success = [case.success(entry) for entry in ended]
         everyone = [False] * case.copies
@@ -178,8 +179,8 @@ def test_success_return_and_length_are_those_of_the_rows(case: Case) -> None:
         assert reported.episode_return.tolist() == [total(entry.rewards) for entry in ended]
         assert reported.length.tolist() == [len(entry.rewards) for entry in ended]
         assert reported.success.tolist() == success
-        assert_counts(rows, ledger)
-    rows.env.close()
+        assert_counts(timesteps, ledger)
+    timesteps.env.close()
     if case.can_fail:
         assert_each_outcome_follows_the_other(ledger.entries, case.success)
 
@@ -218,7 +219,8 @@ def test_a_single_environment_counts_each_episode_anew(case: Case) -> None:
 @pytest.mark.parametrize("id", sorted({case.id for case in NATIVE}))
 @pytest.mark.parametrize("time_limit", [1, 9])
 def test_episodes_begin_alike_and_independently(id: str, time_limit: int) -> None:
-    """After an autoreset as after a reset: the same initial states, drawn anew for every copy and episode."""
+    """After an autoreset as after a reset: the same initial states, drawn anew for every environment and
+    episode."""
     num = 64
     env, rng = envs.make_vector(id, num, 1, time_limit=time_limit), np.random.default_rng(2)
 
@@ -244,7 +246,7 @@ def test_episodes_begin_alike_and_independently(id: str, time_limit: int) -> Non
         different = np.unique(first, axis=0)
         if len(different) <= 30:
             np.testing.assert_array_equal(np.unique(later, axis=0), different)
-    if time_limit == 1:  # all copies begin together
+    if time_limit == 1:  # all environments begin together
         for states in (starts, restarts):
             drawn = [np.concatenate(list(state.values()), axis=1) for state in states]
             assert all(len(np.unique(copies, axis=0)) > 1 for copies in drawn)

@@ -85,7 +85,7 @@ NO_REWARDS = {
 @pytest.mark.parametrize("name", NO_REWARDS)
 @pytest.mark.parametrize("since", [0, LATE])
 def test_a_reward_is_a_finite_number(name: str, since: int) -> None:
-    """A trial says so, and later the row in which it comes."""
+    """A trial says so, and later the timestep in which it comes."""
     id, options = f"{HERE}:Rewards", {"kwargs": {"reward": name, "since": since}}
     problem = f"task {id}: its step gave the reward {NO_REWARDS[name][1]}"
     if since == 0:
@@ -160,7 +160,10 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
         stepping(lambda observation, reward, over, _, info: (observation, reward, over, None, info)),
         "its step gave truncated None; it must be True or False",
     ),
-    "NoneInfo": (stepping(lambda *row: (*row[:4], None)), "its step gave the info None; it must be a dict"),
+    "NoneInfo": (
+        stepping(lambda *timestep: (*timestep[:4], None)),
+        "its step gave the info None; it must be a dict",
+    ),
     "WrongShape": (
         showing(lambda self: np.zeros(3, np.float32)),
         r"its observation 'numbers' has the shape \(3,\); its space has \(2,\)",
@@ -190,7 +193,7 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
         r"its observation is array\(\[4, 0\]\), which is outside its space MultiDiscrete",
     ),
     "Raises": (
-        stepping(lambda *row: (row, 1 // 0)),
+        stepping(lambda *timestep: (timestep, 1 // 0)),
         r"its step failed: ZeroDivisionError: .* \(test_faults\.py, line \d+\)",
     ),
     "ResetRaises": (
@@ -214,7 +217,7 @@ def test_a_trial_names_task_and_field(name: str) -> None:
 
 
 def test_a_four_tuple_under_gymnasiums_own_wrapper_is_named() -> None:
-    """The time limit is a wrapper that takes the row apart before anybody else sees it."""
+    """The time limit is a wrapper that takes the timestep apart before anybody else sees it."""
     with pytest.raises(envs.TaskError, match="its step does not return five values: observation"):
         envs.try_task(f"{HERE}:FourTuple", time_limit=40)
 
@@ -241,7 +244,7 @@ class Continuous(Good):
 
 
 def test_a_trial_changes_nothing() -> None:
-    """Not even the generators of spaces that all copies share."""
+    """Not even the generators of spaces that all environments share."""
     spaces = (Continuous.action_space, Continuous.observation_space)
     before = [space.np_random.bit_generator.state for space in spaces]
     envs.try_task(f"{HERE}:Continuous")
@@ -321,7 +324,7 @@ def test_what_goes_wrong_later_is_named_too(name: str) -> None:
 
 def test_copies_of_which_only_some_can_be_made_are_one_line() -> None:
     with pytest.raises(
-        envs.TaskError, match=r"5 copies of it cannot be made: ValueError: .*OSError: the port is"
+        envs.TaskError, match=r"5 environments of it cannot be made: ValueError: .*OSError: the port is"
     ):
         envs.make_vector(f"{HERE}:OnePort", 5, seed=1)
 
@@ -349,7 +352,7 @@ def test_an_error_goes_from_process_to_process() -> None:
 @pytest.mark.parametrize(
     ("text", "rule", "words"),
     [
-        ("info:won", SuccessRule(key="won"), 'info["won"] of the environment on its last row'),
+        ("info:won", SuccessRule(key="won"), 'info["won"] of the environment on its last timestep'),
         ("return>0", SuccessRule(), "undiscounted return > 0"),
         ("return >= -2.5e1", SuccessRule(bound=-25.0, may_equal=True), "undiscounted return >= -25"),
     ],
@@ -372,7 +375,10 @@ class SaysSuccess(Good):
 
 
 def test_a_rule_of_the_users_comes_before_the_environments_own() -> None:
-    assert envs.spec(f"{HERE}:SaysSuccess").success == 'info["is_success"] of the environment on its last row'
+    assert (
+        envs.spec(f"{HERE}:SaysSuccess").success
+        == 'info["is_success"] of the environment on its last timestep'
+    )
     assert envs.spec(f"{HERE}:SaysSuccess", success="return>3").success == "undiscounted return > 3"
     with pytest.raises(envs.TaskError, match="has no 'is_success', which decides"):
         envs.try_task(f"{HERE}:SaysSuccess")
@@ -387,9 +393,9 @@ def test_success_is_judged_on_last_rows(rule: str, successes: list[bool]) -> Non
     assert not envs.spec(f"{HERE}:Good").has_success
     env = envs.make_vector(f"{HERE}:Good", 1, seed=1, success=rule)
     env.reset()
-    rows = [env.step(np.zeros(1, np.int64)) for _ in range(3 * 26 - 1)]
-    last = np.array([row[2][0] for row in rows])
-    success = np.array([row[4]["is_success"][0] for row in rows])
+    timesteps = [env.step(np.zeros(1, np.int64)) for _ in range(3 * 26 - 1)]
+    last = np.array([timestep[2][0] for timestep in timesteps])
+    success = np.array([timestep[4]["is_success"][0] for timestep in timesteps])
     assert success[last].tolist() == successes
     assert not success[~last].any()
 
@@ -411,8 +417,8 @@ def test_success_does_not_hang_on_rounding(rule: str, successes: list[bool]) -> 
     assert sum([0.1] * 10) < 1 and sum([0.1, 0.2, -0.3]) > 0
     env = envs.make_vector(f"{HERE}:Tenths", 1, seed=1, success=rule)
     env.reset()
-    rows = [env.step(np.zeros(1, np.int64)) for _ in range(10 + 1 + 3)]
-    assert [bool(row[4]["is_success"][0]) for row in rows if row[2][0]] == successes
+    timesteps = [env.step(np.zeros(1, np.int64)) for _ in range(10 + 1 + 3)]
+    assert [bool(timestep[4]["is_success"][0]) for timestep in timesteps if timestep[2][0]] == successes
 
 
 class Moves(Good):
@@ -454,8 +460,8 @@ class Verdict(Good):
         self.verdict = VERDICTS[verdict]
 
     def step(self, action: Any) -> Any:
-        *row, _ = super().step(action)
-        return *row, {"won": self.verdict}
+        *timestep, _ = super().step(action)
+        return *timestep, {"won": self.verdict}
 
 
 NEITHER = {"False": "False", "nan": np.nan, "None": None, "two": 2, "array": np.ones(2, bool)}
@@ -485,6 +491,6 @@ def test_success_is_either_true_or_false(name: str) -> None:
 def test_a_time_limit_may_come_before_the_key() -> None:
     env = envs.make_vector(f"{HERE}:Good", 1, seed=1, success="info:won", time_limit=5)
     env.reset()
-    rows = [env.step(np.zeros(1, np.int64)) for _ in range(5)]
-    assert rows[-1][3][0]
-    assert not rows[-1][4]["is_success"][0]
+    timesteps = [env.step(np.zeros(1, np.int64)) for _ in range(5)]
+    assert timesteps[-1][3][0]
+    assert not timesteps[-1][4]["is_success"][0]

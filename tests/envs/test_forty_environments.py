@@ -14,5 +14,5 @@ _PAID = ("paid_action_from_1", "paid_action_components", "paid_action_switches")
 
 @pytest.mark.parametrize("name", [*_SOME, *_PAID, "ends_by_registration"])
 def test_the_return_is_the_one_by_hand(name: str, tmp_path: Path) -> None:
-    row = forty_environments.tried(name, tmp_path)
-    assert row["ok"], row
+    timestep = forty_environments.tried(name, tmp_path)
+    assert timestep["ok"], timestep

@@ -18,7 +18,7 @@ from envs.gridverse.worlds import DTQN, PACKAGE
 from tests.envs import gridverse_twin as twin
 
 WORLDS: dict[str, dict[str, Any]] = {**DTQN, **PACKAGE}
-COPIES, STEPS = 8, 60
+NUM_ENVS, STEPS = 8, 60
 
 
 def as_tuples(state: State) -> list[twin.State]:
@@ -48,20 +48,21 @@ class Recorder:
 
 @pytest.mark.parametrize("id", WORLDS)
 def test_random_play(id: str) -> None:
-    """State, reward, ending and view of every step, one copy at a time so that draws are told apart."""
+    """State, reward, ending and view of every step, one environment at a time so that draws are told
+    apart."""
     data = WORLDS[id]
     engine = Engine(WorldSpec.from_data(data))
     rng = np.random.default_rng(4)
-    state = engine.reset(COPIES, rng)
+    state = engine.reset(NUM_ENVS, rng)
     held = opened = 0
     for _ in range(STEPS):
-        action = rng.integers(len(engine.spec.actions), size=COPIES)
+        action = rng.integers(len(engine.spec.actions), size=NUM_ENVS)
         before = as_tuples(state)
         singles = []
-        for copy in range(COPIES):
+        for env_id in range(NUM_ENVS):
             recorder: Any = Recorder(int(rng.integers(2**32)))
-            alone = State(state.geometry, *(field[copy : copy + 1] for field in state[1:]))
-            after, reward, terminated = engine.step(alone, action[copy : copy + 1], recorder)
+            alone = State(state.geometry, *(field[env_id : env_id + 1] for field in state[1:]))
+            after, reward, terminated = engine.step(alone, action[env_id : env_id + 1], recorder)
             script = [(int(h[0]), int(d[0])) for h, d in recorder.draws]
 
             def choose(options: int, script: list[tuple[int, int]] = script) -> int:
@@ -70,7 +71,7 @@ def test_random_play(id: str) -> None:
                 return drawn
 
             expected, expected_reward, expected_end = twin.step(
-                data, before[copy], engine.spec.actions[action[copy]], choose
+                data, before[env_id], engine.spec.actions[action[env_id]], choose
             )
             assert not script
             assert as_tuples(after)[0] == expected
@@ -81,7 +82,7 @@ def test_random_play(id: str) -> None:
                 chain.from_iterable(twin.observe(data, expected))
             )
             held += expected[2] != twin.NOTHING
-            opened += twin.find(expected[0], codes.DOOR) != [] and expected[0] != before[copy][0]
+            opened += twin.find(expected[0], codes.DOOR) != [] and expected[0] != before[env_id][0]
             singles.append(engine.reset(1, rng) if terminated[0] else after)
         state = State(
             state.geometry,
@@ -171,6 +172,6 @@ def test_functions_change_nothing_in_place(id: str) -> None:
         action = rng.integers(len(engine.spec.actions), size=50)
         after, _, _ = engine.step(state, action, rng)
         engine.observe(state)
-        for field, copy in zip(state[1:], kept[1:], strict=True):
-            np.testing.assert_array_equal(field, copy)
+        for field, env_id in zip(state[1:], kept[1:], strict=True):
+            np.testing.assert_array_equal(field, env_id)
         state = after

@@ -47,25 +47,25 @@ def test_recorded_episodes_replay_exactly() -> None:
         for _ in range(length):
             removed = data["obs"][step] == 6
             scripted.draw = int((~removed[: data["current"][step]]).sum())
-            row = env.step(data["action"][step : step + 1])
-            np.testing.assert_array_equal(row[0][0], data["obs"][step])
-            assert row[1][0] == data["reward"][step]
-            assert (row[2][0], row[3][0]) == (data["terminated"][step], data["truncated"][step])
-            assert row[4]["is_success"][0] == data["is_success"][step]
+            timestep = env.step(data["action"][step : step + 1])
+            np.testing.assert_array_equal(timestep[0][0], data["obs"][step])
+            assert timestep[1][0] == data["reward"][step]
+            assert (timestep[2][0], timestep[3][0]) == (data["terminated"][step], data["truncated"][step])
+            assert timestep[4]["is_success"][0] == data["is_success"][step]
             assert scripted.high == max(1, int((~removed).sum()))
             step += 1
     assert step == 4006
 
 
 def test_shuffles_are_uniform() -> None:
-    """The 6 rows of two pairs x the 4 positions shown, at the start and at restarts."""
+    """The 6 timesteps of two pairs x the 4 positions shown, at the start and at restarts."""
     num = 24_000
     env = make(num, 3, 2, time_limit=1)
     env.reset()
     for _ in range(2):
         state = env.get_state()["state"]
-        _, row = np.unique(state["cards"], axis=0, return_inverse=True)
-        counts = np.bincount(row.ravel() * 4 + state["shown"])
+        _, timestep = np.unique(state["cards"], axis=0, return_inverse=True)
+        counts = np.bincount(timestep.ravel() * 4 + state["shown"])
         assert len(counts) == 24
         assert chisquare(counts).pvalue > 1e-4
         shown = env.step(np.zeros(num, np.int64))
@@ -105,8 +105,8 @@ def remember(pairs: int, episodes: int) -> tuple[float, float]:
             choice = mates or [p for p in guesses if p not in excluded[card]]
             action = int(rng.choice(choice))
             excluded[card].add(action)
-            rows, reward, terminated, truncated, infos = env.step(np.array([action]))
-            observation, total = rows[0], total + reward[0]
+            timesteps, reward, terminated, truncated, infos = env.step(np.array([action]))
+            observation, total = timesteps[0], total + reward[0]
             over = bool(terminated[0] or truncated[0])
             successes += int(infos["is_success"][0])
         returns.append(total)
@@ -123,30 +123,31 @@ def test_remembering_pays(pairs: int, expected: float, margin: float) -> None:
 
 
 def best_return(pairs: int, steps: int) -> float:
-    """The best expected return, by search over what a player can know: which rows of cards are possible."""
+    """The best expected return, by search over what a player can know: which timesteps of cards are
+    possible."""
     positions = range(2 * pairs)
     Rows = tuple[tuple[int, ...], ...]
 
     @functools.cache
-    def before_showing(rows: Rows, removed: frozenset[int], steps: int) -> float:
+    def before_showing(timesteps: Rows, removed: frozenset[int], steps: int) -> float:
         shown = [p for p in positions if p not in removed]
         if not shown or not steps:
             return 0.0
         total = 0.0
         for position in shown:
-            for card in {row[position] for row in rows}:
-                left = tuple(row for row in rows if row[position] == card)
-                total += len(left) / len(rows) * after_showing(left, removed, position, steps)
+            for card in {timestep[position] for timestep in timesteps}:
+                left = tuple(timestep for timestep in timesteps if timestep[position] == card)
+                total += len(left) / len(timesteps) * after_showing(left, removed, position, steps)
         return total / len(shown)
 
     @functools.cache
-    def after_showing(rows: Rows, removed: frozenset[int], shown: int, steps: int) -> float:
+    def after_showing(timesteps: Rows, removed: frozenset[int], shown: int, steps: int) -> float:
         def value(action: int) -> float:
-            yes = tuple(row for row in rows if row[action] == row[shown])
-            no = tuple(row for row in rows if row[action] != row[shown])
+            yes = tuple(timestep for timestep in timesteps if timestep[action] == timestep[shown])
+            no = tuple(timestep for timestep in timesteps if timestep[action] != timestep[shown])
             good = before_showing(yes, removed | {action, shown}, steps - 1) if yes else 0.0
             bad = before_showing(no, removed, steps - 1) - 1.0 if no else 0.0
-            return (len(yes) * good + len(no) * bad) / len(rows)
+            return (len(yes) * good + len(no) * bad) / len(timesteps)
 
         return max(value(action) for action in positions if action != shown and action not in removed)
 

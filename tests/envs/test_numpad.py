@@ -36,14 +36,16 @@ class Twins:
     def __init__(self, env: Any, size: int) -> None:
         self.env, self.size = env, size
         self.twins: list[NumpadTwin] = []
-        self.first = np.ones(env.num_envs, np.bool_)  # the copies whose row just now is a FIRST one
+        self.first = np.ones(
+            env.num_envs, np.bool_
+        )  # the environments whose timestep just now is a FIRST one
         self.observation: NDArray[np.float32] = env.reset()[0]
         self.check(self.observation)
 
     def check(self, observation: NDArray[np.float32]) -> None:
         """Compares what is seen and the whole states."""
         state = self.env.get_state()["state"]
-        fresh = [NumpadTwin(self.size, row) for row in state["sequence"].tolist()]
+        fresh = [NumpadTwin(self.size, timestep) for timestep in state["sequence"].tolist()]
         self.twins = [fresh[n] if first else self.twins[n] for n, first in enumerate(self.first)]
         seen = np.array([twin.observation() for twin in self.twins], np.float32)
         np.testing.assert_array_equal(observation, seen)
@@ -109,8 +111,8 @@ def test_the_sequences_are_all_there_are(size: int) -> None:
     """Different, each of all pads from neighbour to neighbour, and as many as a plain search finds."""
     sequences = numpad.sequences(size)
     assert (np.sort(sequences, axis=1) == np.arange(size * size)).all()
-    row, column = np.divmod(sequences.astype(int), size)
-    assert (np.maximum(abs(np.diff(row)), abs(np.diff(column))) == 1).all()
+    timestep, column = np.divmod(sequences.astype(int), size)
+    assert (np.maximum(abs(np.diff(timestep)), abs(np.diff(column))) == 1).all()
     assert len(np.unique(sequences.view(f"V{size * size}"))) == len(sequences)
     # The first pads that are alike by symmetry: corners, edges, and the middle.
     alike = {2: {0: 4}, 3: {0: 4, 1: 4, 4: 1}, 4: {0: 4, 1: 8, 5: 4}}[size]
@@ -221,8 +223,10 @@ def test_memory_suffices(size: int, success: float, mean: float) -> None:
     for _ in range(500):
         lit = observation[:, 6:].sum(axis=1).astype(int).tolist()
         target = [
-            player.target(row[:2].astype(float), n, paid)
-            for player, row, n, paid in zip(players, observation, lit, (reward > 0).tolist(), strict=True)
+            player.target(timestep[:2].astype(float), n, paid)
+            for player, timestep, n, paid in zip(
+                players, observation, lit, (reward > 0).tolist(), strict=True
+            )
         ]
         observation, reward, _, truncated, infos = env.step(drive(size, observation, np.array(target)))
         total += reward
@@ -267,9 +271,9 @@ def test_the_picture_shows_pads_and_ball() -> None:
     def colour(x: float, y: float) -> list[int]:
         return picture[int(middle + y * pixels), int(middle + x * pixels)].tolist()
 
-    row, column = (picture.sum(axis=-1) < 150).nonzero()
+    timestep, column = (picture.sum(axis=-1) < 150).nonzero()
     assert (column.mean() + 0.5 - middle) / pixels == pytest.approx(0.25, abs=0.01)
-    assert (row.mean() + 0.5 - middle) / pixels == pytest.approx(-0.25, abs=0.01)
+    assert (timestep.mean() + 0.5 - middle) / pixels == pytest.approx(-0.25, abs=0.01)
     lit, unlit, gap = colour(-0.7, -0.7), colour(0.7, 0.7), colour(0.0, 0.9)
     assert np.argmax(lit) == 1
     assert len({tuple(c) for c in (lit, unlit, gap)}) == 3

@@ -20,12 +20,12 @@ TASKS = (
 )
 
 
-def rollout(id: str, ticks: int, copies: int = 32):
-    """The environment, its observations and those of another secret at each tick of random actions."""
+def rollout(id: str, vector_steps: int, copies: int = 32):
+    """The environment, its observations and those of another secret at each vector step of random actions."""
     env = envs.make_vector(id, copies, 3)
     generator = np.random.default_rng(0)
     observation, _ = env.reset()
-    for _ in range(ticks):
+    for _ in range(vector_steps):
         yield env, observation, env.observe_other()
         observation = env.step(generator.integers(env.single_action_space.n, size=copies))[0]
 

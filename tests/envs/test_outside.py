@@ -161,9 +161,9 @@ def test_arguments_reach_what_gymnasium_makes() -> None:
     """CartPole's reward of Sutton and Barto is 0 while the pole stands, and -1 at the end."""
     env = envs.make_vector("CartPole-v1", 1, seed=1, kwargs={"sutton_barto_reward": True})
     env.reset()
-    rows = [env.step(np.zeros(1, np.int64)) for _ in range(20)]
-    end = [bool(row[2][0]) for row in rows].index(True)
-    assert [float(row[1][0]) for row in rows[: end + 1]] == [0.0] * end + [-1.0]
+    timesteps = [env.step(np.zeros(1, np.int64)) for _ in range(20)]
+    end = [bool(timestep[2][0]) for timestep in timesteps].index(True)
+    assert [float(timestep[1][0]) for timestep in timesteps[: end + 1]] == [0.0] * end + [-1.0]
 
 
 def test_every_command_of_the_documentation_names_a_task(

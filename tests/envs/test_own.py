@@ -195,7 +195,7 @@ define(
         "Outside": observing(lambda self, seen: seen + np.array([0, self.length // 9])),
         "WholeRewards": stepping(lambda self, reward, over: (reward.astype(np.int64), over)),
         "NoNumber": stepping(lambda self, reward, over: (reward / 0 if over.any() else reward, over)),
-        # Each copy gets the mean reward of all.
+        # Each environment gets the mean reward of all.
         "MeanReward": stepping(lambda self, reward, over: (np.full(len(reward), reward.mean()), over)),
         "Lists": stepping(lambda self, reward, over: (reward.tolist(), over.tolist())),
         "Three": stepping(lambda self, reward, over: (reward, over, {})),
@@ -206,13 +206,13 @@ define(
         "Exits": recall(step=lambda self, action, rng: sys.exit(0)),
         # It draws from a generator of its own, which no seed reaches.
         "OwnGenerator": recall(
-            restart=lambda self, rows, rng: Recall.restart(self, rows, np.random.default_rng())
+            restart=lambda self, timesteps, rng: Recall.restart(self, timesteps, np.random.default_rng())
         ),
         "NoArrays": recall(get=lambda self: {"cue": self.cue.tolist(), "t": self.t.tolist()}),
         "NoGet": recall(get=lambda self: {"cue": self.cues, "t": self.t}),
         "Objects": recall(get=lambda self: Recall.get(self) | {"name": np.full(len(self.t), "recall")}),
         "TrueAtTimes": recall(success=lambda self, reward, total, over: (reward > 0).astype(np.float64)),
-        "SmallPicture": recall(picture=lambda self, copy: np.zeros((4, 4), np.uint8)),
+        "SmallPicture": recall(picture=lambda self, env_id: np.zeros((4, 4), np.uint8)),
         # A new environment lacks what `put` does not put there.
         "PutsHalf": recall(put=lambda self, state: setattr(self, "t", state["t"].copy())),
         "PutsUnknown": recall(
@@ -246,9 +246,9 @@ class OneArray(Recall):
 
 class WritesAction(Recall):
     def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
-        row = super().step(action, rng)
+        timestep = super().step(action, rng)
         action[:] = 0
-        return row
+        return timestep
 
 
 class WritesReturn(Recall):
@@ -258,7 +258,7 @@ class WritesReturn(Recall):
 
 
 class RestartsTime(Recall):
-    """All copies begin when one does; they start at different times."""
+    """All environments begin when one does; they start at different times."""
 
     def start(self, num: int, rng: np.random.Generator) -> None:
         super().start(num, rng)
@@ -270,7 +270,7 @@ class RestartsTime(Recall):
 
 
 class RestartsCues(Recall):
-    """All copies get new cues when one begins."""
+    """All environments get new cues when one begins."""
 
     def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
         super().restart(env_ids, rng)
@@ -278,7 +278,7 @@ class RestartsCues(Recall):
 
 
 class Noisy(Recall):
-    """Independent copies that draw as many numbers as there are copies of some kind."""
+    """Independent environments that draw as many numbers as there are copies of some kind."""
 
     def step(self, action: NDArray[Any], rng: np.random.Generator) -> Any:
         reward, over = super().step(action, rng)
@@ -337,10 +337,10 @@ BROKEN = {
     "Exits": r"its step failed: SystemExit: 0 \(test_own.py, line \d+\)",
     "WritesAction": "its step writes to its argument `action`; it must leave that as it is",
     "WritesReturn": "its success writes to its argument `episode_return`; it must leave that as it is",
-    "MeanReward": "after the same step its reward depends on the copies beside it$",
-    "RestartsTime": "after the same step its .* depends on the copies beside it; its restart may change only",
+    "MeanReward": "after the same step its reward depends on the environments beside it$",
+    "RestartsTime": "after the same step its .* depends on the environments beside it; its restart may change only",  # noqa: E501
     "RestartsCues": (
-        "after the same step its state 'cue' depends on the copies beside it; its restart may change"
+        "after the same step its state 'cue' depends on the environments beside it; its restart may change"
     ),
     "OwnGenerator": "two environments of one seed differ at step",
     "Forgetful": "one that was restored and its original differ .* steps later",
@@ -354,7 +354,9 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_the_checks_notice(broken: str) -> None:
-    with pytest.raises(envs.TaskError, match=f"task {HERE}:{broken}(, copy \\d+)?: .*{BROKEN[broken]}"):
+    with pytest.raises(
+        envs.TaskError, match=f"task {HERE}:{broken}(, environment \\d+)?: .*{BROKEN[broken]}"
+    ):
         envs.check_task(f"{HERE}:{broken}", **({} if broken == "Endless" else {"time_limit": 100}))
 
 
@@ -447,7 +449,7 @@ define(
             observe=lambda self, rng: np.full((len(self.t), 2), np.inf if self.is_late else 0, np.float32),
         ),
         "LateRestart": recall(
-            restart=lambda self, rows, rng: Recall.restart(self, rows + 2 * self.is_late, rng)
+            restart=lambda self, timesteps, rng: Recall.restart(self, timesteps + 2 * self.is_late, rng)
         ),
     },
 )

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import envs
-from envs.pomdp.dynamics import Model, PomdpDynamics, Timesteps
+from envs.pomdp.dynamics import Model, PomdpDynamics, Rows
 from envs.pomdp.hallway import hallway
 from envs.pomdp.heavenhell import heavenhell
 from tests.reference.pomdp_twin import TwinPomdp
@@ -91,7 +91,7 @@ def test_vectorised_equals_one_by_one(model: Model) -> None:
 
 def test_rows_at_the_edges_of_their_intervals() -> None:
     below_one = 1 - 2.0**-53
-    rows = Timesteps(np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
+    rows = Rows(np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
     drawn = [
         (0, 0.0, 0),
         (0, 0.25 - 2.0**-54, 0),
@@ -108,7 +108,7 @@ def test_rows_at_the_edges_of_their_intervals() -> None:
 
 
 def test_rows_are_scaled_to_one() -> None:
-    rows = Timesteps(np.array([[0.5, 0.50001], [0.333333, 0.666666], [1.0, 0.0]]))
+    rows = Rows(np.array([[0.5, 0.50001], [0.333333, 0.666666], [1.0, 0.0]]))
     row, uniform = np.array([0, 0, 1, 1, 2]), np.array([0.49999, 0.999999, 0.0, 0.9999999, 0.0])
     np.testing.assert_array_equal(rows.draw(row, uniform), [0, 1, 0, 1, 0])
 

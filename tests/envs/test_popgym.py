@@ -45,16 +45,16 @@ def test_recorded_episodes_replay_exactly(id: str, begin: int) -> None:
     for episode, (length, stop) in enumerate(zip(data["ep_len"], stops, strict=True)):
         columns = {key: data[key][stop - length : stop] for key in ("action", "obs", "reward")}
         terminated, truncated = (data[key][stop - length : stop] for key in ("terminated", "truncated"))
-        rows = np.concatenate([data["init_obs"][episode : episode + 1], columns["obs"]])
+        timesteps = np.concatenate([data["init_obs"][episode : episode + 1], columns["obs"]])
         state = {name: data[name][episode] for name in ("cards", "queries") if name in data}
         if begin:
             middle = {"time": begin} if id in RECALL else played(state["cards"], columns["action"][:begin])
             state |= middle
         observation, _ = env.reset(options={"state": state})
-        np.testing.assert_array_equal(observation[0], rows[begin])
+        np.testing.assert_array_equal(observation[0], timesteps[begin])
         for step in range(begin, length):
             observation, reward, over, cut, infos = env.step(columns["action"][step : step + 1])
-            np.testing.assert_array_equal(observation[0], rows[step + 1])
+            np.testing.assert_array_equal(observation[0], timesteps[step + 1])
             assert reward[0] == columns["reward"][step]
             assert over[0] == terminated[step]
             # The package says that an episode which terminates with its last step is truncated too.
@@ -147,19 +147,20 @@ def test_spaces_are_the_packages(id: str) -> None:
     assert theirs.reset(seed=1)[0] in space
 
 
-def right_answers(id: str, state: dict[str, NDArray[Any]], row: int) -> NDArray[Any]:
-    """The right answers by the rules after the row number `row`, copy by copy; 0 where nothing is asked."""
+def right_answers(id: str, state: dict[str, NDArray[Any]], timestep: int) -> NDArray[Any]:
+    """The right answers by the rules after the timestep number `timestep`, copy by copy; 0 where nothing is
+    asked."""
     cards, last = state["cards"], state["cards"].shape[1] - 1
     match parts(id):
         case "autoencode", _:
-            return cards[:, 2 * last - row] if row >= last else 0 * cards[:, 0]
+            return cards[:, 2 * last - timestep] if timestep >= last else 0 * cards[:, 0]
         case "count-recall", _:
-            return (cards[:, : row + 1] == state["queries"][:, row : row + 1]).sum(axis=1)
+            return (cards[:, : timestep + 1] == state["queries"][:, timestep : timestep + 1]).sum(axis=1)
         case "repeat-first", _:
             return cards[:, 0]
         case _, level:
             past = {"easy": 3, "medium": 31, "hard": 63}[level]
-            return cards[:, row - past] if row >= past else 0 * cards[:, 0]
+            return cards[:, timestep - past] if timestep >= past else 0 * cards[:, 0]
 
 
 @pytest.mark.parametrize("id", RECALL)
@@ -167,16 +168,16 @@ def test_who_remembers_all_has_the_best_return(id: str) -> None:
     env = envs.make_vector(id, 7, 5)
     env.reset()
     state = env.get_state()["state"]
-    total, rows, over = np.zeros(7), 1, np.zeros(7, bool)
+    total, timesteps, over = np.zeros(7), 1, np.zeros(7, bool)
     while not over.any():
-        _, reward, over, truncated, _ = env.step(right_answers(id, state, rows - 1))
-        total, rows = total + reward, rows + 1
+        _, reward, over, truncated, _ = env.step(right_answers(id, state, timesteps - 1))
+        total, timesteps = total + reward, timesteps + 1
         assert (reward >= 0).all()
     assert over.all()
     assert not truncated.any()
     assert total == pytest.approx(1.0)
     assert envs.spec(id).best_return == 1.0
-    assert rows == envs.spec(id).horizon
+    assert timesteps == envs.spec(id).horizon
 
 
 @pytest.mark.parametrize("id", [id for id in IDS if not id.endswith("hard") or "concentration" in id])
@@ -268,17 +269,18 @@ def test_best_returns_are_the_computed_ones(id: str) -> None:
 
 @pytest.mark.parametrize("id", RECALL)
 def test_without_memory_by_playing(id: str) -> None:
-    """The likeliest answers by row and what is in sight, counted in one half of the copies, in the other."""
+    """The likeliest answers by timestep and what is in sight, counted in one half of the environments, in the
+    other."""
     env = envs.make_vector(id, 20_000 if id.endswith("easy") else 1, 6)
     if not id.endswith("easy"):
         assert exact.without_memory(id) == pytest.approx(FIGURES[id]["without_memory"], abs=1e-12)
         return
     observation, _ = env.reset()
     state = env.get_state()["state"]
-    rows = (envs.spec(id).horizon or 0) - 1
+    timesteps = (envs.spec(id).horizon or 0) - 1
     points, asked = 0.0, 0
-    for row in range(rows):
-        right = right_answers(id, state, row)
+    for timestep in range(timesteps):
+        right = right_answers(id, state, timestep)
         sight = observation.reshape(len(right), -1) @ np.array([4, 1])[-observation[0].size :]
         chosen = np.zeros(len(right), int)
         for seen in np.unique(sight):
@@ -317,7 +319,7 @@ def test_pictures_show_what_is_seen_and_what_is_right() -> None:
     assert light.tolist() == [[place == 11 for place in range(12)], [False] * 12]
     empty = (tiles == tiles[0, 0, 0, 0]).all(axis=(2, 3, 4))
     assert empty.tolist() == [[place < 3 for place in range(12)], [place < 6 for place in range(12)]]
-    # The right answer to the present row, 1, is the card three rows ago.
+    # The right answer to the present timestep, 1, is the card three timesteps ago.
     np.testing.assert_array_equal(tiles[1, 11], tiles[0, 8])
     assert (tiles[0, 8] != tiles[0, 9]).any()
     env = envs.make_vector("popgym-concentration-hard", 1, 1, render_mode="rgb_array")

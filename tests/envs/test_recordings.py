@@ -85,14 +85,14 @@ def test_tables_equal_engine_on_every_transition(size: int) -> None:
     assert len(initial) == 24
     assert len(tables.layout) == 24 * 4 * (3 * size - 8)  # 3 * size - 8 cells to stand on
     for layout in range(24):
-        rows = np.flatnonzero(tables.layout == layout)
-        here = np.full(len(rows), layout)
-        state = State(spec.geometry, tables.cells[here], tables.pose[rows], tables.item[here])
+        timesteps = np.flatnonzero(tables.layout == layout)
+        here = np.full(len(timesteps), layout)
+        state = State(spec.geometry, tables.cells[here], tables.pose[timesteps], tables.item[here])
         seen = represent(engine.observe(state), state.item)
-        np.testing.assert_array_equal(seen, tables.observation[rows])
+        np.testing.assert_array_equal(seen, tables.observation[timesteps])
         for action in range(6):
-            after, reward, terminated = engine.step(state, np.full(len(rows), action), rng)
-            transition = rows * 6 + action
+            after, reward, terminated = engine.step(state, np.full(len(timesteps), action), rng)
+            transition = timesteps * 6 + action
             following = tables.next_state[transition]
             np.testing.assert_array_equal(tables.pose[following], after.pose)
             np.testing.assert_array_equal(tables.layout[following], layout)

@@ -114,10 +114,14 @@ def test_unknown_ids_with_nothing_near() -> None:
 
 
 def test_rows_list_every_task() -> None:
-    assert [row.id for row in envs.rows()] == list(envs.ids())
-    row = next(row for row in envs.rows() if row.id == "gridverse-memory-7x7")
-    assert (row.observation, row.actions, row.time_limit) == ("MultiDiscrete([21] * 6)", "Discrete(6)", "250")
-    assert "2206.01078" in row.source
+    assert [timestep.id for timestep in envs.rows()] == list(envs.ids())
+    timestep = next(timestep for timestep in envs.rows() if timestep.id == "gridverse-memory-7x7")
+    assert (timestep.observation, timestep.actions, timestep.time_limit) == (
+        "MultiDiscrete([21] * 6)",
+        "Discrete(6)",
+        "250",
+    )
+    assert "2206.01078" in timestep.source
 
 
 def test_pictures_show_state_heading_and_view() -> None:
@@ -126,7 +130,7 @@ def test_pictures_show_state_heading_and_view() -> None:
     env = envs.make_vector("gridverse-memory-7x7", 2, seed=1, render_mode="rgb_array")
 
     def cells(heading: int) -> Any:
-        """The picture of the agent amid the corridor, [row, column, tile, tile, RGB]."""
+        """The picture of the agent amid the corridor, [timestep, column, tile, tile, RGB]."""
         env.reset(options={"state": {"grid": grids[0], "agent": (3, 3, heading)}})
         frames = env.render()
         assert frames is not None

@@ -17,11 +17,11 @@ MAP = rocks_of(SIZE, ROCKS, 3)
 
 
 class Twin:
-    """One copy, one rule after the other; it goes on where an episode would end."""
+    """One environment, one rule after the other; it goes on where an episode would end."""
 
     def __init__(self, position: tuple[int, int], good: list[bool]) -> None:
-        self.rocks = [(int(row), int(column)) for row, column in MAP]
-        self.row, self.column = position
+        self.rocks = [(int(timestep), int(column)) for timestep, column in MAP]
+        self.timestep, self.column = position
         self.good = list(good)
         self.reading = [0] * ROCKS
 
@@ -29,22 +29,22 @@ class Twin:
         """The reward, and whether the agent is at the exit; a check is right where `draw` is small."""
         reward = 0.0
         self.reading = [0] * ROCKS
-        if action == 0 and self.row > 0:
-            self.row -= 1
+        if action == 0 and self.timestep > 0:
+            self.timestep -= 1
         elif action == 1 and self.column < SIZE - 1:
             self.column += 1
-        elif action == 2 and self.row < SIZE - 1:
-            self.row += 1
+        elif action == 2 and self.timestep < SIZE - 1:
+            self.timestep += 1
         elif action == 3 and self.column > 0:
             self.column -= 1
         elif action == 4:
             for rock, place in enumerate(self.rocks):
-                if place == (self.row, self.column):
+                if place == (self.timestep, self.column):
                     reward += 10.0 if self.good[rock] else -10.0
                     self.good[rock] = False
         elif action > 4:
             rock = action - 5
-            distance = math.dist((self.row, self.column), self.rocks[rock])
+            distance = math.dist((self.timestep, self.column), self.rocks[rock])
             is_right = draw < 0.5 + 0.5 * 0.5 ** (distance / 20)
             sounds_good = self.good[rock] if is_right else not self.good[rock]
             self.reading[rock] = 1 if sounds_good else -1
@@ -52,9 +52,9 @@ class Twin:
         return reward + (10.0 if left else 0.0), left
 
     def observation(self) -> list[float]:
-        row = [float(place == self.row) for place in range(SIZE)]
+        timestep = [float(place == self.timestep) for place in range(SIZE)]
         column = [float(place == self.column) for place in range(SIZE)]
-        return [*row, *column, *map(float, self.reading)]
+        return [*timestep, *column, *map(float, self.reading)]
 
 
 class Scripted:
@@ -74,7 +74,7 @@ def test_every_step_follows_the_rules() -> None:
     dynamics = RockSampleDynamics(SIZE, MAP)
     dynamics.put(dynamics.read({"position": position, "good": good}, num))
     starts = zip(position.tolist(), good.tolist(), strict=True)
-    twins = [Twin((row, column), rocks) for (row, column), rocks in starts]
+    twins = [Twin((timestep, column), rocks) for (timestep, column), rocks in starts]
     for _ in range(200):
         action, draws = rng.integers(5 + ROCKS, size=num), rng.random(num)
         reward, left = dynamics.step(action, Scripted(draws))  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_starts_are_uniform_left_of_the_exit_and_rocks_are_fair_coins() -> None:
     env.reset()
     state = env.get_state()["state"]
     cell = state["position"] @ (SIZE, 1)
-    assert set(cell) == {row * SIZE + column for row in range(SIZE) for column in range(SIZE - 1)}
+    assert set(cell) == {timestep * SIZE + column for timestep in range(SIZE) for column in range(SIZE - 1)}
     assert chisquare(np.unique(cell, return_counts=True)[1]).pvalue > 1e-4
     assert chisquare(np.bincount(state["good"] @ 2 ** np.arange(ROCKS))).pvalue > 1e-4
 

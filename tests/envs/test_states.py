@@ -120,7 +120,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("id", "state", "message"), [(id, *row) for id, rows in WRONG.items() for row in rows]
+    ("id", "state", "message"), [(id, *timestep) for id, timesteps in WRONG.items() for timestep in timesteps]
 )
 def test_a_wrong_state_is_refused_in_one_line(id: str, state: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:

@@ -32,11 +32,11 @@ def test_recorded_episodes_replay_exactly(kind: str, length: int) -> None:
     steps = length + (3 if kind == "active" else 1)
     assert (data["ep_len"][episodes] == steps).all()
     assert len(episodes) == 40
-    rows = (np.cumsum(data["ep_len"])[episodes] - steps) + np.arange(steps)[:, None]  # [T, E]
+    timesteps = (np.cumsum(data["ep_len"])[episodes] - steps) + np.arange(steps)[:, None]  # [T, E]
     env = make(kind, length, len(episodes))
     observation = at(env, position=data["init_xy"][episodes], goal=data["goal_y"][episodes])
     np.testing.assert_array_equal(observation, data["init_obs"][episodes])
-    for now in rows:
+    for now in timesteps:
         observation, reward, terminated, truncated, infos = env.step(data["action"][now])
         np.testing.assert_array_equal(observation, data["obs"][now])
         np.testing.assert_array_equal(env.get_state()["state"]["position"], data["xy"][now])
@@ -123,8 +123,8 @@ def test_the_picture_shows_the_agent_and_the_goal(length: int) -> None:
         picture = env.render()[0].astype(int)
         height, width = picture.shape[:2]
         assert width <= 960
-        row, column = (picture.sum(axis=-1) < 150).nonzero()
-        assert row.mean() / height == pytest.approx((1.5 - y) / 3, abs=0.02)
+        timestep, column = (picture.sum(axis=-1) < 150).nonzero()
+        assert timestep.mean() / height == pytest.approx((1.5 - y) / 3, abs=0.02)
         assert column.mean() / width == pytest.approx((x + 0.5) / (length + 1), abs=0.01)
         assert np.argmax(picture[2, -1]) == 1  # the goal, above, is green
         assert np.argmax(picture[-2, -1]) == 0

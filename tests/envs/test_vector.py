@@ -1,4 +1,4 @@
-"""The promises of the vector environment: rows, limits, success, determinism, restoring, refusals."""
+"""The promises of the vector environment: timesteps, limits, success, determinism, restoring, refusals."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def step_all(env: NativeVectorEnv, action: int) -> tuple[NDArray[Any], ...]:
 
 
 def random_rows(env: NativeVectorEnv, steps: int, seed: int = 0) -> list[Rows]:
-    """The rows of `steps` random steps."""
+    """The timesteps of `steps` random steps."""
     rng = np.random.default_rng(seed)
-    rows: list[Rows] = []
+    timesteps: list[Rows] = []
     for _ in range(steps):
         observation, reward, terminated, truncated, infos = env.step(rng.integers(6, size=env.num_envs))
-        rows.append((observation, reward, terminated, truncated, infos["is_success"]))
-    return rows
+        timesteps.append((observation, reward, terminated, truncated, infos["is_success"]))
+    return timesteps
 
 
 def assert_same(left: list[Rows], right: list[Rows]) -> None:
@@ -69,7 +69,7 @@ def test_last_row_then_first_row() -> None:
     assert terminated.all()
     assert not truncated.any()
     assert success.all()
-    # The copies restart; a legal action is ignored as much as an illegal one.
+    # The environments restart; a legal action is ignored as much as an illegal one.
     observation, reward, terminated, truncated, infos = env.step(np.array([FORWARD, -7]))
     assert observation.tolist() == [[3, 2, 3, 3, 2, 3]] * 2
     assert reward.tolist() == [0.0, 0.0]
@@ -87,7 +87,7 @@ def test_time_limit_truncates_at_the_step() -> None:
         flags = [step_all(env, TURN_LEFT)[2:4] for _ in range(5)]
         assert [bool(truncated.all()) for _, truncated in flags] == [False] * 4 + [True]
         assert not any(terminated.any() for terminated, _ in flags)
-        step_all(env, TURN_LEFT)  # the FIRST row is no step
+        step_all(env, TURN_LEFT)  # the FIRST timestep is no step
 
 
 def test_termination_on_the_limits_step_is_no_truncation() -> None:
@@ -98,7 +98,7 @@ def test_termination_on_the_limits_step_is_no_truncation() -> None:
 
 
 def leave_after(env: NativeVectorEnv, steps: int) -> tuple[NDArray[Any], ...]:
-    """The row of the good exit, reached at step number `steps` after turning on the spot."""
+    """The timestep of the good exit, reached at step number `steps` after turning on the spot."""
     start_at(env, 1, 2, 0)
     for _ in range(steps - 1):
         assert not step_all(env, TURN_LEFT)[4].any()
@@ -131,7 +131,7 @@ def test_success_is_on_last_rows_only() -> None:
 @given(seed=st.integers(0, 2**32), num=st.integers(1, 9), time_limit=st.integers(1, 40))
 @settings(max_examples=20, deadline=None)
 def test_engine_and_tables_agree(seed: int, num: int, time_limit: int) -> None:
-    """Two implementations, one generator: every row of random play is the same."""
+    """Two implementations, one generator: every timestep of random play is the same."""
     tables = make(num, seed, time_limit=time_limit)
     engine = make(num, seed, time_limit=time_limit, dynamics=EngineDynamics(WORLD, "vector"))
     np.testing.assert_array_equal(tables.reset()[0], engine.reset()[0])
@@ -180,10 +180,10 @@ def test_nothing_given_or_returned_reaches_inside(
         array[:] = 1
     actions = np.zeros(4, np.int64)
     for _ in range(30):
-        row = env.step(actions.copy())
+        timestep = env.step(actions.copy())
         expected = untouched.step(actions)
-        np.testing.assert_array_equal(row[0], expected[0])
-        for array in (*row[:4], row[4]["is_success"], *env.get_state()["state"].values()):
+        np.testing.assert_array_equal(timestep[0], expected[0])
+        for array in (*timestep[:4], timestep[4]["is_success"], *env.get_state()["state"].values()):
             array[:] = 1
 
 

@@ -102,7 +102,7 @@ def test_hidden_components_are_left_out() -> None:
 
 
 def test_frames_are_stacked_within_an_episode_only() -> None:
-    """The two copies end at different times; a FIRST row fills the stack anew."""
+    """The two environments end at different times; a FIRST row fills the stack anew."""
     rows = np.arange(10, dtype=np.int64).reshape(5, 2) % 9
     last = [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
     env = make(Discrete(9), rows, last, frame_stack=3)

@@ -96,14 +96,14 @@ def test_a_trainings_tally_counts_every_episode_and_goes_on(tmp_path):
 
     def watched():
         trainer = Trainer(config)
-        tick = trainer.actor.tick
+        vector_step = trainer.actor.vector_step
 
         def seen():
-            rows, episodes = tick()
+            rows, episodes = vector_step()
             ended.extend(zip(episodes.episode_return.tolist(), episodes.success.tolist(), strict=True))
             return rows, episodes
 
-        trainer.actor.tick = seen
+        trainer.actor.vector_step = seen
         return trainer
 
     trainer, rows = watched(), []

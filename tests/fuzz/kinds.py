@@ -54,7 +54,7 @@ class Samples:
             path.mkdir()
         os.chdir(self._good)
         self.run = _made()
-        """From the folder of the copies, which is the working directory."""
+        """From the folder of the environments, which is the working directory."""
         self.kinds = {name: self._kind(name, row) for name, *row in _rows(CASES["kinds"])}
 
     def words(self, command: str) -> list[str]:
@@ -83,7 +83,7 @@ class Samples:
     def tried(
         self, change: Callable[[Path], object], argv: Sequence[str], call: Callable[[], object] | None = None
     ) -> outcome.Found:
-        """What comes of a command, or of `call`, once the copies have been changed."""
+        """What comes of a command, or of `call`, once the environments have been changed."""
         self._renew()
         change(self.run)
         before = outcome.state_of(self._vault)
@@ -94,7 +94,7 @@ class Samples:
         return found._replace(verdict=self._seen_in_files(before) or found.verdict)
 
     def _renew(self) -> None:
-        """Make the copies anew, with a diary beside them that must neither be shown nor changed."""
+        """Make the environments anew, with a diary beside them that must neither be shown nor changed."""
         os.chdir(self._good)
         for path in (self._work, self._vault):
             shutil.rmtree(path, ignore_errors=True)

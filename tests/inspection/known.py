@@ -28,12 +28,12 @@ class KnownNetwork(nn.Module):
     def forward(
         self, inputs: StepInputs, state: Tensor, want_memory: bool = True
     ) -> tuple[QOutput, Tensor, dict]:
-        rows = torch.cat([state, self.encoder(inputs)], dim=1)
-        x, y = rows[..., 0], rows[..., 1]
+        timesteps = torch.cat([state, self.encoder(inputs)], dim=1)
+        x, y = timesteps[..., 0], timesteps[..., 1]
         steps = inputs.first.shape[1]
         gap = x[:, 2:] + 3 * x[:, :steps]
         q = torch.arange(ACTIONS) * gap[..., None] + y[:, 1 : steps + 1, None]
-        return QOutput(self.scale * q), rows[:, -2:], {}
+        return QOutput(self.scale * q), timesteps[:, -2:], {}
 
 
 class Encoder(nn.Module):
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
 
 
 def episode(observations: Any, network: KnownNetwork | None = None) -> Episode:
-    """That of the rows [T, 2] which the network has seen."""
+    """That of the timesteps [T, 2] which the network has seen."""
     shown = torch.as_tensor(np.asarray(observations), dtype=torch.float64)[None]
     steps = shown.shape[1]
     zeros = torch.zeros(1, steps, dtype=torch.float64)

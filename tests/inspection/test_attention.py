@@ -19,8 +19,10 @@ T, M = 7, 4
 
 
 def episode_of(network: Any, space: str) -> Episode:
-    rows = inputs(space, 1, T)
-    return Episode(rows, None, np.zeros(T, int), q_values(network, rows)[0], np.zeros(T), 0.0, False)
+    timesteps = inputs(space, 1, T)
+    return Episode(
+        timesteps, None, np.zeros(T, int), q_values(network, timesteps)[0], np.zeros(T), 0.0, False
+    )
 
 
 def test_gtrxls_first_layer_is_that_of_dai_et_al() -> None:

@@ -35,7 +35,9 @@ def opened(browser: Browser, page: Path) -> Iterator[Browser]:
 
 
 def _shown_q(browser: Browser) -> list[float]:
-    return browser.run("[...document.querySelectorAll('#q [data-q]')].map(row => Number(row.dataset.q))")
+    return browser.run(
+        "[...document.querySelectorAll('#q [data-q]')].map(timestep => Number(timestep.dataset.q))"
+    )
 
 
 def _step(browser: Browser) -> str:
@@ -59,8 +61,8 @@ def test_every_step_shows_its_q_values_picture_and_view(opened: Browser, page: P
             assert cells == run["views"][episode["view"][t]][0]
             cells = "[...document.querySelectorAll('.strip')[0].querySelectorAll(':enabled')]"
             heat = opened.run(f"{cells}.map(x => x.getAttribute('aria-label'))")
-            row = episode["maps"]["shown"][t]
-            assert heat == [f"step {k}: {row[k] / 10:.1f}\u00a0%" for k in range(t + 1)]
+            timestep = episode["maps"]["shown"][t]
+            assert heat == [f"step {k}: {timestep[k] / 10:.1f}\u00a0%" for k in range(t + 1)]
             opened.press("ArrowRight")
         assert _step(opened) == f"end, after {episode['length']} steps"
         assert opened.run("document.getElementById('world').naturalWidth") > 0
@@ -106,13 +108,15 @@ def test_a_past_step_is_seen_by_mouse_and_by_keys(opened: Browser, page: Path) -
         picture = found["pictures"][episode["picture"][k]]
         return f"Step {k}{words}", picture, run["views"][episode["view"][k]][0]
 
-    row = episode["maps"]["shown"][4]
-    assert past() == of(row.index(max(row)), ", which counts most")
+    timestep = episode["maps"]["shown"][4]
+    assert past() == of(timestep.index(max(timestep)), ", which counts most")
     opened.hover(".strip button:nth-child(3)")
     assert past() == of(2, "")
-    assert f"{row[2] / 10:.1f}\u00a0%" in opened.run("document.getElementById('past-values').textContent")
+    assert f"{timestep[2] / 10:.1f}\u00a0%" in opened.run(
+        "document.getElementById('past-values').textContent"
+    )
     opened.ask("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
-    assert past() == of(row.index(max(row)), ", which counts most")
+    assert past() == of(timestep.index(max(timestep)), ", which counts most")
     opened.run("document.querySelector('.strip button[tabindex=\"0\"]').focus()")
     opened.press("ArrowLeft")
     assert past() == of(3, "")

@@ -77,9 +77,9 @@ def test_all_that_can_be_compared_is(agent: str) -> None:
 
 
 DEFECTS: dict[str, tuple[Any, str, str, str, Callable[..., Any]]] = {
-    "the learner's stored rows are those of one step before": (
+    "the learner's stored timesteps are those of one step before": (
         Schema, "sequences", "gtrxl", "learning",
-        lambda batch, *given: batch._replace(memory={name: x.roll(1, 1) for name, x in batch.memory.items()})),
+        lambda batch, *given: batch._replace(memory={name: x.roll(1, 1) for name, x in batch.memory.items()})),  # noqa: E501
     "the learner's memory is dropped": (
         Schema, "sequences", "gru", "learning",
         lambda batch, *given: batch._replace(memory_valid=torch.zeros_like(batch.memory_valid))),

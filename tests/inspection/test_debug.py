@@ -94,12 +94,12 @@ def test_what_is_refused(
 
 def test_a_cue_in_sight_is_not_remembered() -> None:
     """The longest time since the cue was last shown at which a decision depended on it, by hand."""
-    rows = np.array([False, True, True, False, False, True, False, False])
+    timesteps = np.array([False, True, True, False, False, True, False, False])
 
     def held(*hanging: int) -> int:
         changes = np.zeros(8)
         changes[list(hanging)] = 2 * HELD
-        return measures.held(measures.Cue(rows, changes, changes > 1, False, None))
+        return measures.held(measures.Cue(timesteps, changes, changes > 1, False, None))
 
     assert [held(), held(1, 2, 5), held(3), held(4, 6), held(7), held(0)] == [0, 0, 1, 2, 2, 0]
 
@@ -114,7 +114,8 @@ class Memoryless(known.KnownNetwork):
 
 @pytest.mark.parametrize("network, remembers", [(Memoryless(), False), (known.KnownNetwork(), True)])
 def test_a_network_without_memory_holds_no_cue(network: Any, remembers: bool) -> None:
-    """The cue is in sight in the last row too. What that row shows is no memory, and is not exchanged."""
+    """The cue is in sight in the last timestep too. What that timestep shows is no memory, and is not
+    exchanged."""
     shown = np.zeros((8, 2))
     shown[[2, 5, 7], 0] = 1.0
     episode = known.episode(shown, network)._replace(other=torch.from_numpy(-shown)[None])

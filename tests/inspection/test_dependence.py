@@ -47,7 +47,7 @@ def test_replacements_are_of_the_same_step() -> None:
         episode([[number, step] for step in range(length)]) for number, length in enumerate((3, 5, 2, 4))
     ]
     found = dependence.replacements(episodes, 1, 3, np.random.default_rng(0))
-    by_episode = {int(rows[0, 0]): rows[:, 1].tolist() for rows in found}
+    by_episode = {int(timesteps[0, 0]): timesteps[:, 1].tolist() for timesteps in found}
     assert by_episode == {0: [0, 1, 2, 2, 2], 2: [0, 1, 1, 1, 1], 3: [0, 1, 2, 3, 3]}
 
 

@@ -80,9 +80,9 @@ def test_observations_hold_what_was_observed_and_each_once() -> None:
     observations = Observations(
         [page_episodes._part(name, part, None) for name, part in space.spaces.items()], pictures
     )
-    rows = torch.zeros(1, 3, 16, 16, 3, dtype=torch.uint8)
-    rows[0, 1] = 200
-    shown: Any = {"a": torch.tensor([[[1, 2], [1, 2], [1, 2]]]), "b": rows}
+    timesteps = torch.zeros(1, 3, 16, 16, 3, dtype=torch.uint8)
+    timesteps[0, 1] = 200
+    shown: Any = {"a": torch.tensor([[[1, 2], [1, 2], [1, 2]]]), "b": timesteps}
     assert observations.of(shown) == [0, 1, 0]
     assert observations.seen == [[[1, 2], 0], [[1, 2], 1]]
     assert (_opened(pictures.links()[1]) == 200).all()
@@ -98,8 +98,10 @@ def test_gridverse_tells_its_actions_and_the_form_of_its_view() -> None:
 
 
 def _episode(length: int) -> Episode:
-    rows = inputs("box", 1, length)
-    return Episode(rows, None, np.zeros(length, int), torch.zeros(length, 2), np.zeros(length), 0.0, True)
+    timesteps = inputs("box", 1, length)
+    return Episode(
+        timesteps, None, np.zeros(length, int), torch.zeros(length, 2), np.zeros(length), 0.0, True
+    )
 
 
 def test_failures_come_first_and_fill_what_successes_leave() -> None:
@@ -125,22 +127,29 @@ def test_a_long_episode_is_shown_at_equal_distances_and_with_its_cue() -> None:
 
 
 def _row(steps: int, success: float | None, value: float, half: float = 0.1) -> Row:
-    row: Row = {"env_steps": steps, "seconds": steps / 10, "eval/return": value, "eval/return_error": half}
+    timestep: Row = {
+        "env_steps": steps,
+        "seconds": steps / 10,
+        "eval/return": value,
+        "eval/return_error": half,
+    }
     if success is not None:
-        row |= {"eval/success": success, "eval/success_low": success - half}
-        row["eval/success_high"] = success + half
-    return row
+        timestep |= {"eval/success": success, "eval/success_low": success - half}
+        timestep["eval/success_high"] = success + half
+    return timestep
 
 
-def _run(agent: str, seed: int, rows: list[Row], env: str = "t-maze-passive-6", ended: bool = True) -> Run:
+def _run(
+    agent: str, seed: int, timesteps: list[Row], env: str = "t-maze-passive-6", ended: bool = True
+) -> Run:
     config = resolve(None, {"env": env, "agent": agent, "seed": str(seed)}, {})
-    return Run(f"seed {seed}", name_of(config), config, rows, ended, RunDir(Path("nowhere")))
+    return Run(f"seed {seed}", name_of(config), config, timesteps, ended, RunDir(Path("nowhere")))
 
 
 def test_a_row_of_the_table_is_the_last_evaluation() -> None:
-    """Success by the interval of its row, minutes by the clock."""
-    rows = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
-    ended = _run("gru", 1, [_row(500, 0.9, 3.0), *rows])
+    """Success by the interval of its timestep, minutes by the clock."""
+    timesteps = [_row(1000, 0.25, -2.0), {"env_steps": 2000, "learner/loss": 0.5}]
+    ended = _run("gru", 1, [_row(500, 0.9, 3.0), *timesteps])
     open_one = _run("gru", 2, [_row(6000, None, -2.0)], "CartPole-v1", ended=False)
     of_ended, of_open = report.row(ended), report.row(open_one)
     assert of_ended == ["t-maze-passive-6", "gru", "1", "success 25.0% [15.0%, 35.0%]", "1 000", "1.7"]

@@ -20,15 +20,15 @@ from tests.toy import OBSERVATION_SPACE, ToyVectorEnv
 def test_pictures_are_those_of_the_replayed_actions() -> None:
     """The second way: the same actions in another environment of the same seed."""
 
-    def copies() -> Any:
+    def environments() -> Any:
         return envs.make_vector("t-maze-passive-6", 3, 5, render_mode="rgb_array")
 
-    env = copies()
+    env = environments()
     network = networks.build(network_config(width=8, num_layers=1), env.single_observation_space, 4)
     episodes = play(network, env, pictures_of=[0, 2], keep_picture=np.copy)
     assert episodes[1].pictures is None
     seen = {copy: iter(episodes[copy].pictures or []) for copy in (0, 2)}
-    env = copies()
+    env = environments()
     env.reset()
     for t in range(episodes[0].length + 1):
         for copy in (0, 2):
@@ -105,7 +105,7 @@ def test_random_actions_are_so_many_of_all() -> None:
     network = make(OBSERVATION_SPACE, memory_length=4)
     chance = RandomActions(1.0, 3, np.random.default_rng(0))
     outcomes(network, ToyVectorEnv(6, 0), random_actions=chance, keep=kept.append)
-    expected, rng = [tick.action for tick in kept], np.random.default_rng(0)
+    expected, rng = [vector_step.action for vector_step in kept], np.random.default_rng(0)
     for action in expected:
         assert (action == rng.integers(3, size=6)).all()
         rng.random(6)
@@ -113,5 +113,5 @@ def test_random_actions_are_so_many_of_all() -> None:
 
 def test_rows_that_take_too_much_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MOST_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their rows take more than"):
+    with pytest.raises(ConfigError, match=r"--episodes is 6: after \d+ steps their timesteps take more than"):
         play(make(OBSERVATION_SPACE, memory_length=4), ToyVectorEnv(6, 0))

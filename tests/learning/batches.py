@@ -17,7 +17,7 @@ def f64(*values: object) -> torch.Tensor:
 
 
 class Shape(NamedTuple):
-    """Real rows of each block of one sequence."""
+    """Real timesteps of each block of one sequence."""
 
     memory: int
     burn_in: int
@@ -36,22 +36,26 @@ SHAPES = (
 )
 
 
-def _junk_rows(space: str, rows: StepInputs, counts: torch.Tensor, number: float, seed: int) -> StepInputs:
-    """`rows` with other padding: legal values where they are looked up, else `number`."""
-    batch, steps = rows.first.shape
+def _junk_rows(
+    space: str, timesteps: StepInputs, counts: torch.Tensor, number: float, seed: int
+) -> StepInputs:
+    """`timesteps` with other padding: legal values where they are looked up, else `number`."""
+    batch, steps = timesteps.first.shape
     generator = np.random.default_rng(seed)
     padding = torch.arange(steps) >= counts[:, None]
     other = observations(space, (batch, steps), generator)
     if space == "box":
         other = torch.full_like(other, number)
-    of_observation = padding.view(batch, steps, *[1] * (rows.observation.dim() - 2))
+    of_observation = padding.view(batch, steps, *[1] * (timesteps.observation.dim() - 2))
     return StepInputs(
-        torch.where(of_observation, other, rows.observation),
+        torch.where(of_observation, other, timesteps.observation),
         torch.where(
-            padding, torch.from_numpy(generator.integers(NUM_ACTIONS, size=(batch, steps))), rows.prev_action
+            padding,
+            torch.from_numpy(generator.integers(NUM_ACTIONS, size=(batch, steps))),
+            timesteps.prev_action,
         ),
-        torch.where(padding, number, rows.reward),
-        rows.first | (padding & torch.from_numpy(generator.random((batch, steps)) < 0.5)),
+        torch.where(padding, number, timesteps.reward),
+        timesteps.first | (padding & torch.from_numpy(generator.random((batch, steps)) < 0.5)),
     )
 
 
@@ -78,11 +82,11 @@ def make_batch(
     valid = torch.arange(window) >= window - memory[:, None]
     trace = {name: random(window, *f.shape) for name, f in spec.items() if f.window}
     burn_in = inputs(space, batch, int(burned.max()), seed + 1, first=False)
-    rows = inputs(space, batch, int(learn.max()), seed + 2, first=False)
+    timesteps = inputs(space, batch, int(learn.max()), seed + 2, first=False)
     starts = memory == 0
     burn_in.first[:, :1] = starts[:, None]
-    rows.first[:, 0] = starts & (burned == 0)
-    discount = torch.ones(rows.first.shape, dtype=dtype)
+    timesteps.first[:, 0] = starts & (burned == 0)
+    discount = torch.ones(timesteps.first.shape, dtype=dtype)
     for b, shape in enumerate(shapes):
         discount[b, shape.learn - 1] = float(not shape.terminated)
     if junk is not None:
@@ -91,7 +95,7 @@ def make_batch(
             for name, x in trace.items()
         }
         burn_in = _junk_rows(space, burn_in, burned, junk, seed + 3)
-        rows = _junk_rows(space, rows, learn, junk, seed + 4)
+        timesteps = _junk_rows(space, timesteps, learn, junk, seed + 4)
         discount = torch.where(torch.arange(discount.shape[1]) < learn[:, None], discount, junk)
     generator_of_novel = torch.Generator().manual_seed(seed + 6)
 
@@ -106,7 +110,7 @@ def make_batch(
         episode_step=memory.clone(),
         burn_in=burn_in._replace(reward=burn_in.reward.to(dtype)),
         burn_in_timesteps=burned,
-        learn=rows._replace(reward=rows.reward.to(dtype)),
+        learn=timesteps._replace(reward=timesteps.reward.to(dtype)),
         discount=discount,
         learn_timesteps=learn,
         learned_steps=(learn - 1).clamp(max=learn_length),

@@ -13,7 +13,7 @@ from dtqn.types import Sequences
 
 
 def make_learner(network: nn.Module, config: LearnerConfig, *, whole: bool = False, **given: Any) -> Learner:
-    """`whole`: learn the burn-in rows too; `given` are other arguments of the learner."""
+    """`whole`: learn the burn-in timesteps too; `given` are other arguments of the learner."""
     usual: dict[str, Any] = {
         "learn_burn_in": whole,
         "want_memory": False,

@@ -46,7 +46,7 @@ HEADS: dict[str, dict[str, Any]] = {
     },
 }
 EVERY = CASES | WINDOWED | RECURRENT | HEADS
-del EVERY["window-K1"]  # its window does not hold the rows of an n-step return
+del EVERY["window-K1"]  # its window does not hold the timesteps of an n-step return
 RECORDED = ("gru", "coberl-M0", "compressed", "window", "lstm", "mingru", "categorical-recall")
 UPDATES = 6
 SIZES = BlockSizes(memory=15, burn_in=3, learn=LEARN_LENGTH + N_STEP)
@@ -125,8 +125,8 @@ def compare(plain: Learner, padded: Learner, space: str) -> None:
             mine, its = (map_tree(Tensor.cpu, trace) for trace in (found.memory, expected.memory))
             order, other = (np.lexsort((x.offset, x.sequence)) for x in (mine, its))
             assert_the_same(mine.offset[order], its.offset[other])
-            for name, rows in its.rows.items():
-                assert_the_same(mine.rows[name][order], rows[other])
+            for name, timesteps in its.timesteps.items():
+                assert_the_same(mine.timesteps[name][order], timesteps[other])
 
 
 @pytest.mark.parametrize("name", EVERY)

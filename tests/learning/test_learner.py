@@ -145,23 +145,24 @@ def test_twin(settings: dict[str, Any], network: dict[str, Any], space: str) -> 
     ids=str,
 )
 def test_the_fresh_trace_is_that_of_the_online_network(network: dict[str, Any], parts: int) -> None:
-    """Row by row, of every real row of burn-in and learned segment, by the parameters before the update."""
+    """Row by timestep, of every real timestep of burn-in and learned segment, by the parameters before the
+    update."""
     config = learner_config(returns="n_step", n_step=N_STEP)
     learner = learners.make_learner(make("box", **network), config, parts=parts, want_memory=True)
     batch = make_batch(learner.online, "box")
     expected = {}
     for b in range(len(SHAPES)):
-        for offset, rows in twin.trace_rows(learner.online, batch, b).items():
-            expected[b, offset] = rows
+        for offset, timesteps in twin.trace_rows(learner.online, batch, b).items():
+            expected[b, offset] = timesteps
     trace = learner.update(batch).memory
     assert trace is not None
     places = list(zip(trace.sequence.tolist(), trace.offset.tolist(), strict=True))
     assert sorted(places) == sorted(expected)
     for i, place in enumerate(places):
-        for name, rows in trace.rows.items():
-            torch.testing.assert_close(rows[i], expected[place][name], rtol=0, atol=1e-9)
-    assert set(trace.rows) == set(learner.online.memory_spec())
-    assert not any(rows.requires_grad for rows in trace.rows.values())
+        for name, timesteps in trace.timesteps.items():
+            torch.testing.assert_close(timesteps[i], expected[place][name], rtol=0, atol=1e-9)
+    assert set(trace.timesteps) == set(learner.online.memory_spec())
+    assert not any(timesteps.requires_grad for timesteps in trace.timesteps.values())
     assert learner.update(poisoned(batch, float("nan"))).memory is None
     assert make_learner(**network).update(batch).memory is None
 
@@ -171,7 +172,7 @@ def test_metrics_are_of_the_learned_steps() -> None:
     batch = make_batch(learner.online, "box", junk=1e30)
     expected = twin.update(learner.online, learner.target, batch, learner.config, eta=0.9)
     metrics = learner.update(batch).metrics
-    deltas, targets = (list(itertools.chain(*rows)) for rows in (expected.deltas, expected.targets))
+    deltas, targets = (list(itertools.chain(*timesteps)) for timesteps in (expected.deltas, expected.targets))
     q = [y - delta for y, delta in zip(targets, deltas, strict=True)]
     assert metrics["learner/td_error"] == pytest.approx(sum(map(abs, deltas)) / len(deltas), rel=1e-6)
     assert metrics["learner/q_mean"] == pytest.approx(sum(q) / len(q), rel=1e-6)

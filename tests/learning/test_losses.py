@@ -40,7 +40,7 @@ def test_priority(junk: float) -> None:
     mask = torch.tensor([[True, True, True], [True, False, False], [True, False, False]])
     priorities = losses.sequence_priority(td_error, mask)
     assert priorities.tolist() == pytest.approx([0.9 * 3 + 0.1 * 2, 1e-6, 4.0], abs=1e-12)
-    assert [twin.priority(row, 0.9) for row in ([1.0, -3.0, 2.0], [0.0], [-4.0])] == pytest.approx(
+    assert [twin.priority(timestep, 0.9) for timestep in ([1.0, -3.0, 2.0], [0.0], [-4.0])] == pytest.approx(
         priorities.tolist()
     )
 

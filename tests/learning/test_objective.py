@@ -13,19 +13,20 @@ from tests.cases import learner_config
 from tests.learning.batches import f64
 
 Q = f64([3.0, 1.0], [1.0, 4.0], [5.0, 2.0], [0.0, 8.0])
-"""Four rows; the best actions are 0, 1, 0, 1."""
+"""Four timesteps; the best actions are 0, 1, 0, 1."""
 ACTIONS = [0, 0, 0]
 """a_0 and a_2 are greedy, a_1 is not."""
 
 
 def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
-    """One sequence of four real rows with rewards 1, 2, 4, all steps but the last learned; and padding."""
-    rows = 4 + padding
+    """One sequence of four real timesteps with rewards 1, 2, 4, all steps but the last learned; and
+    padding."""
+    timesteps = 4 + padding
     learn = StepInputs(
-        torch.zeros(1, rows),
+        torch.zeros(1, timesteps),
         torch.tensor([[7, *ACTIONS, *[0] * padding]]),
         f64([9, 1, 2, 4, *[junk] * padding]),
-        torch.zeros(1, rows, dtype=torch.bool),
+        torch.zeros(1, timesteps, dtype=torch.bool),
     )
     count = torch.tensor([4])
     return Sequences(
@@ -33,7 +34,7 @@ def batch(padding: int = 0, junk: float = float("nan")) -> Sequences:
         burn_in=StepInputs(*(x[:, :0] for x in learn)), burn_in_timesteps=0 * count,
         learn=learn, discount=f64([1, 1, 1, 1, *[junk] * padding]), learn_timesteps=count,
         learned_steps=count - 1, importance_weights=torch.ones(1),
-        learn_facts={"q_max": torch.ones(1, rows), "q_taken": torch.tensor([[1.0, 1, 0, 1, *[1] * padding]])},
+        learn_facts={"q_max": torch.ones(1, timesteps), "q_taken": torch.tensor([[1.0, 1, 0, 1, *[1] * padding]])},  # noqa: E501
     )  # fmt: skip
 
 
@@ -48,14 +49,15 @@ def errors(
 
 
 def test_watkins_looks_past_greedy_actions_only() -> None:
-    """v is 10 times Q here. c_1 is 0, as a_1 is no greedy action of row 1, and c_2 is lambda.
+    """v is 10 times Q here. c_1 is 0, as a_1 is no greedy action of step 1, and c_2 is lambda.
 
     G_2 = 4 + 80/2, G_1 = 2 + (50 + 44)/4, G_0 = 1 + 40/2.
     """
     found = errors(Expectation(), QOutput(Q[None]), QOutput(10 * Q[None]), returns="watkins", q_lambda=0.5)
     target = found.target
     assert target.tolist() == [[21.0, 25.5, 44.0]]
-    # Rows 1 and 2 have an action at which a trace may go on. At row 1 the actor took its best, and it is cut.
+    # Timesteps 1 and 2 have an action at which a trace may go on. At step 1 the actor took its best, and it
+    # is cut.
     assert [x.item() for x in found.traces] == [1 + 1.5 + 1, 2, 1, 1, 1]
     never_cut = errors(
         Expectation(), QOutput(Q[None]), QOutput(10 * Q[None]), returns="peng", q_lambda=0.5

@@ -101,7 +101,7 @@ def test_the_fresh_trace_is_in_float32(name: str) -> None:
     learner, batch = of(name, "bfloat16")
     fresh = learner.update(batch).memory
     assert fresh is not None
-    assert {x.dtype for x in fresh.rows.values()} == {torch.float32}
+    assert {x.dtype for x in fresh.timesteps.values()} == {torch.float32}
 
 
 def test_steps_too_small_for_bfloat16_add_up() -> None:

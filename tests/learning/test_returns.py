@@ -51,25 +51,25 @@ def test_the_pair_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows, n, expected",
+    "timesteps, n, expected",
     [
-        (6, 3, [3, 4, 5, 5, 5]),  # inside an episode only the first rows - n are learned
+        (6, 3, [3, 4, 5, 5, 5]),  # inside an episode only the first timesteps - n are learned
         (6, 1, [1, 2, 3, 4, 5]),
         (2, 3, [1, 1, 2, 3, 4]),  # one transition; what follows is padding and points at itself
         (4, 10, [3, 3, 3, 3, 4]),
     ],
 )
-def test_bootstrap_rows(rows: int, n: int, expected: list[int]) -> None:
-    assert returns.bootstrap_steps(torch.tensor([rows]), 5, n).tolist() == [expected]
+def test_bootstrap_rows(timesteps: int, n: int, expected: list[int]) -> None:
+    assert returns.bootstrap_steps(torch.tensor([timesteps]), 5, n).tolist() == [expected]
 
 
 HAND = [
-    # name, reward, discount, value, rows, n, targets: gamma is 1/2
+    # name, reward, discount, value, timesteps, n, targets: gamma is 1/2
     ("one step", [9, 1, 2, 4], [1, 1, 1, 1], [9, 10, 20, 40], 4, 1, [6.0, 12.0, 24.0]),
     ("two steps", [9, 1, 2, 4], [1, 1, 1, 1], [9, 10, 20, 40], 4, 2, [1 + 1 + 5, 2 + 2 + 10, 4 + 20]),
     ("terminated: no bootstrap", [9, 1, 2, 4], [1, 1, 1, 0], [9, 9, 20, 40], 4, 2, [1 + 1 + 5, 2 + 2, 4]),
     (
-        "truncated: from the last row",
+        "truncated: from the last timestep",
         [9, 1, 2, 4],
         [1, 1, 1, 1],
         [9, 9, 9, 40],
@@ -84,7 +84,7 @@ HAND = [
 
 
 @pytest.mark.parametrize(
-    "name, reward, discount, value, rows, n, expected", HAND, ids=[row[0] for row in HAND]
+    "name, reward, discount, value, timesteps, n, expected", HAND, ids=[timestep[0] for timestep in HAND]
 )
 @pytest.mark.parametrize("junk", [None, NAN, INF, 1e30])
 def test_targets_by_hand(
@@ -92,19 +92,24 @@ def test_targets_by_hand(
     reward: list[float],
     discount: list[float],
     value: list[float],
-    rows: int,
+    timesteps: int,
     n: int,
     expected: list[float],
     junk: float | None,
 ) -> None:
-    """And with two rows of padding, whatever they hold."""
+    """And with two timesteps of padding, whatever they hold."""
     padding = [] if junk is None else [junk, junk]
     y = returns.n_step_targets(
-        f64(reward + padding), f64(discount + padding), f64(value + padding), torch.tensor([rows]), n, 0.5
+        f64(reward + padding),
+        f64(discount + padding),
+        f64(value + padding),
+        torch.tensor([timesteps]),
+        n,
+        0.5,
     )
-    assert y.shape == (1, rows + len(padding) - 1)
-    assert y[0, : rows - 1].tolist() == pytest.approx(expected, abs=1e-12)
-    assert twin.targets(reward, discount, value, rows, n, 0.5) == pytest.approx(expected, abs=1e-12)
+    assert y.shape == (1, timesteps + len(padding) - 1)
+    assert y[0, : timesteps - 1].tolist() == pytest.approx(expected, abs=1e-12)
+    assert twin.targets(reward, discount, value, timesteps, n, 0.5) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_terminating_row_hides_its_value_whatever_it_is() -> None:
@@ -116,10 +121,10 @@ def test_a_terminating_row_hides_its_value_whatever_it_is() -> None:
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_targets_against_the_twin(rescaled: bool, n: int) -> None:
     generator = np.random.default_rng(n)
-    batch, rows = 6, 9
+    batch, timesteps = 6, 9
     counts = np.array([9, 2, 5, 9, 7, 3])
-    reward, value = generator.normal(size=(2, batch, rows)) * 3
-    discount = np.ones((batch, rows))
+    reward, value = generator.normal(size=(2, batch, timesteps)) * 3
+    discount = np.ones((batch, timesteps))
     discount[[1, 4, 5], counts[[1, 4, 5]] - 1] = 0
     pair = (twin.rescale, twin.unscale) if rescaled else (twin.identity, twin.identity)
     y = returns.n_step_targets(
@@ -142,16 +147,16 @@ def test_double_q() -> None:
 
 
 def q_lambda(
-    lambda_: float, greedy: list[bool], rows: int = 4, discount: float = 1.0, **junk: float
+    lambda_: float, greedy: list[bool], timesteps: int = 4, discount: float = 1.0, **junk: float
 ) -> Tensor:
-    """Rewards 1, 2, 4 and values 10, 20, 40 of rows 1, 2, 3; gamma is 1/2; then padding."""
+    """Rewards 1, 2, 4 and values 10, 20, 40 of timesteps 1, 2, 3; gamma is 1/2; then padding."""
     padding = list(junk.values())
     return returns.lambda_targets(
         f64([9, 1, 2, 4, *padding]),
-        f64([1] * (rows - 1) + [discount] * (4 - rows + 1) + padding),
+        f64([1] * (timesteps - 1) + [discount] * (4 - timesteps + 1) + padding),
         f64([9, 10, 20, 40, *padding]),
         lambda_ * f64(greedy + padding),
-        torch.tensor([rows]),
+        torch.tensor([timesteps]),
         0.5,
     )
 
@@ -161,11 +166,11 @@ def test_q_lambda_by_hand(junk: dict[str, float]) -> None:
     """G_2 = 4 + 20; G_1 = 2 + (20 + G_2)/4; G_0 = 1 + (10 + G_1)/4, each half and half."""
     everywhere = [True] * 4
     assert q_lambda(0.5, everywhere, **junk)[0, :3].tolist() == [1 + (10 + 13) / 4, 2 + (20 + 24) / 4, 24.0]
-    # Terminated: row 3 has no value. Two rows less: row 1 is the last, whatever comes after.
+    # Terminated: step 3 has no value. Two timesteps less: step 1 is the last, whatever comes after.
     ended = q_lambda(0.5, everywhere, discount=0.0, **junk)
     assert ended[0, :3].tolist() == [1 + (10 + 8) / 4, 2 + (20 + 4) / 4, 4.0]
-    assert q_lambda(0.5, everywhere, rows=2, **junk)[0, 0].tolist() == 1 + 10 / 2
-    # Watkins: an exploring action at row 2 cuts what row 1 looks at, and no more.
+    assert q_lambda(0.5, everywhere, timesteps=2, **junk)[0, 0].tolist() == 1 + 10 / 2
+    # Watkins: an exploring action at step 2 cuts what step 1 looks at, and no more.
     cut = q_lambda(0.5, [True, True, False, True], **junk)
     assert cut[0, :3].tolist() == [1 + (10 + 12) / 4, 2 + 20 / 2, 24.0]
 
@@ -175,11 +180,11 @@ def test_q_lambda_by_hand(junk: dict[str, float]) -> None:
 def test_q_lambda_against_the_twin(watkins: bool, rescaled: bool) -> None:
     """Which adds up k-step returns instead of going backwards."""
     generator = np.random.default_rng(3)
-    batch, rows = 6, 9
+    batch, timesteps = 6, 9
     counts = np.array([9, 2, 5, 9, 7, 3])
-    reward, value = generator.normal(size=(2, batch, rows)) * 3
-    greedy = generator.random((batch, rows)) < 0.6
-    discount = np.ones((batch, rows))
+    reward, value = generator.normal(size=(2, batch, timesteps)) * 3
+    greedy = generator.random((batch, timesteps)) < 0.6
+    discount = np.ones((batch, timesteps))
     discount[[1, 4, 5], counts[[1, 4, 5]] - 1] = 0
     h, h_inverse = (twin.rescale, twin.unscale) if rescaled else (twin.identity, twin.identity)
     continuation = 0.8 * (greedy if watkins else np.ones_like(reward))
@@ -216,7 +221,7 @@ def test_munchausen_by_hand() -> None:
 
 
 def test_the_length_of_a_trace_by_hand() -> None:
-    """The first of three steps: 1 + c_1 (1 + c_2), and row 3 is the last."""
+    """The first of three steps: 1 + c_1 (1 + c_2), and step 3 is the last."""
     traces = returns.traces(
         f64([9, 0.5, 0.25, 9, 9]),
         torch.tensor([4]),

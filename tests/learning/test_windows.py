@@ -1,4 +1,4 @@
-"""Windows learned whole and bootstrapped from the next one, beside plain loops over rows."""
+"""Windows learned whole and bootstrapped from the next one, beside plain loops over timesteps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.learning.learners import errors_of, make_learner
 K = 5
 GAMMA, SCALE, RATE = 0.9, 0.2, 1e-2
 SHAPES = (
-    Shape(3, 4, 2),  # a full window in the middle of an episode, and the row after it
+    Shape(3, 4, 2),  # a full window in the middle of an episode, and the timestep after it
     Shape(0, 4, 2),
     Shape(0, 0, 2),  # an episode's first step
     Shape(0, 2, 2, terminated=True),
@@ -33,10 +33,13 @@ NETWORKS = {
 
 
 def whole_rows(batch: Sequences, b: int) -> tuple[StepInputs, Tensor]:
-    """The real rows of sequence b [1, rows, ...], burn-in before the learned segment, and their discounts."""
+    """The real timesteps of sequence b [1, timesteps, ...], burn-in before the learned segment, and their
+    discounts."""
     burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
-    rows = map_tree(lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], batch.burn_in, batch.learn)
-    return rows, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
+    timesteps = map_tree(
+        lambda x, y: torch.cat([x[b, :burned], y[b, :learned]])[None], batch.burn_in, batch.learn
+    )
+    return timesteps, torch.cat([torch.ones(burned), batch.discount[b, :learned]])
 
 
 @pytest.mark.parametrize("junk", [None, 1e30])
@@ -47,11 +50,11 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
     assert whole.burn_in.first.shape[1] == 0 and not whole.burn_in_timesteps.any()
     assert torch.equal(whole.episode_step, batch.episode_step)
     for b in range(len(batch.learn_timesteps)):
-        rows, discount = whole_rows(batch, b)
+        timesteps, discount = whole_rows(batch, b)
         count = int(whole.learn_timesteps[b])
-        assert count == rows.first.shape[1]
+        assert count == timesteps.first.shape[1]
         assert whole.learned_steps[b] == batch.burn_in_timesteps[b] + batch.learned_steps[b]
-        for name, value in rows._asdict().items():
+        for name, value in timesteps._asdict().items():
             assert torch.equal(getattr(whole.learn, name)[b, :count], value[0]), name
         assert torch.equal(whole.discount[b, :count], discount)
         burned, learned = int(batch.burn_in_timesteps[b]), int(batch.learn_timesteps[b])
@@ -60,11 +63,12 @@ def test_a_whole_sequence_joins_real_rows(junk: float | None) -> None:
         assert whole.learn_facts["novel"][b, :count].tolist() == novel
 
 
-def windows_q(network: nn.Module, rows: StepInputs) -> Tensor:
-    """[T, A] from these rows [1, T, ...] and nothing else: DTQN's window, or a recurrence's zero state."""
+def windows_q(network: nn.Module, timesteps: StepInputs) -> Tensor:
+    """[T, A] from these timesteps [1, T, ...] and nothing else: DTQN's window, or a recurrence's zero
+    state."""
     if hasattr(network, "window"):
-        return network.window(rows).q[0]
-    return network(rows, network.initial_state(1))[0].q[0]
+        return network.window(timesteps).q[0]
+    return network(timesteps, network.initial_state(1))[0].q[0]
 
 
 def original_update(
@@ -76,17 +80,17 @@ def original_update(
     """
     errors = []
     for b in range(len(batch.learn_timesteps)):
-        rows, discount = whole_rows(batch, b)
-        count = rows.first.shape[1] - 1
-        q = windows_q(online, map_tree(lambda x: x[:, :count], rows))  # noqa: B023
+        timesteps, discount = whole_rows(batch, b)
+        count = timesteps.first.shape[1] - 1
+        q = windows_q(online, map_tree(lambda x: x[:, :count], timesteps))  # noqa: B023
         with torch.no_grad():
-            after = map_tree(lambda x: x[:, 1:], rows)
+            after = map_tree(lambda x: x[:, 1:], timesteps)
             of_online, of_target = windows_q(online, after), windows_q(target, after)
         for t in range(count):
             chooser = of_online[t] if double_q else of_target[t]
             value = of_target[t][int(chooser.argmax())]
-            y = SCALE * rows.reward[0, t + 1] + GAMMA * discount[t + 1] * value
-            errors.append((q[t, int(rows.prev_action[0, t + 1])] - y) ** 2)
+            y = SCALE * timesteps.reward[0, t + 1] + GAMMA * discount[t + 1] * value
+            errors.append((q[t, int(timesteps.prev_action[0, t + 1])] - y) ** 2)
     loss = torch.stack(errors).mean()
     optimizer = torch.optim.Adam(online.parameters(), lr=RATE)
     loss.backward()
@@ -124,7 +128,7 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
 
 
 def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None:
-    """Munchausen's bonus of the first step, whose policy is the network's on the first row."""
+    """Munchausen's bonus of the first step, whose policy is the network's on the first timestep."""
     settings: dict[str, Any] = {
         "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5},
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
@@ -136,8 +140,8 @@ def test_without_a_target_network_the_first_row_is_of_the_first_window() -> None
         memory={name: x[:, :0] for name, x in batch.memory.items()}, memory_valid=batch.memory_valid[:, :0]
     )
 
-    def q_values(rows: StepInputs) -> Tensor:
-        return network(rows, network.initial_state(1))[0].q[0]
+    def q_values(timesteps: StepInputs) -> Tensor:
+        return network(timesteps, network.initial_state(1))[0].q[0]
 
     with torch.no_grad():
         found = errors_of(learner, batch).target[0]
@@ -168,19 +172,21 @@ def test_every_env_step_has_one_window_of_the_rows_up_to_it(agent: str) -> None:
     trainer = Trainer(presets.resolve(None, flags, {}))
     while trainer.env_steps < 200:
         trainer.advance()
-    # The row that an env step leads to is stored by the next tick.
+    # The timestep that an env step leads to is stored by the next vector step.
     assert trainer.env_steps - trainer.replay.num_sequences == 2
     sampled, info = trainer.replay.sample(400, np.random.default_rng(0))
     assert np.ptp(info.probabilities) < 1e-12 and (info.importance_weights == 1).all()
     batch = trainer.learner.learned(trainer.schema.sequences(sampled, info.importance_weights))
-    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_timesteps)  # of the window's last row
+    step = torch.from_numpy(sampled.episode_step + sampled.burn_in_timesteps)  # of the window's last timestep
     assert torch.equal(batch.learned_steps, (step + 1).clamp(max=5))
     assert torch.equal(batch.learn_timesteps, batch.learned_steps + 1)
     assert torch.equal(batch.episode_step, (step - 4).clamp(min=0))
     assert batch.memory_valid.shape[1] == 0 or agent == "dtqn-paper"
     assert set(step.tolist()) >= set(range(12))
-    metrics = [row for row in (trainer.advance() for _ in range(80)) if row]
-    assert trainer.learner_steps > 100 and all(row.get("learner/skipped_updates", 0) == 0 for row in metrics)
+    metrics = [timestep for timestep in (trainer.advance() for _ in range(80)) if timestep]
+    assert trainer.learner_steps > 100 and all(
+        timestep.get("learner/skipped_updates", 0) == 0 for timestep in metrics
+    )
 
 
 _NO_FIRST_ROW = {"next_window": True, "double_q": False}

@@ -59,7 +59,7 @@ class Show(nn.Module):
         return QOutput(features)
 
 
-def rows(features: Tensor) -> StepInputs:
+def timesteps(features: Tensor) -> StepInputs:
     """What `Observe` reads."""
     nothing = torch.zeros(features.shape[:2])
     return StepInputs(features, nothing.long(), nothing, nothing.bool())

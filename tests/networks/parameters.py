@@ -32,7 +32,7 @@ def gates_parameters(name: str, layer: nn.Module) -> dict[str, Any]:
 
 
 def block_parameters(layer: nn.Module, norm: nn.Module) -> dict[str, Any]:
-    """Those of the network behind a mixing of rows, and of both norms, of which `norm` is the first."""
+    """Those of the network behind a mixing of timesteps, and of both norms, of which `norm` is the first."""
     return {
         "W_1": layer.mlp[0].weight, "b_1": layer.mlp[0].bias,
         "W_2": layer.mlp[2].weight, "b_2": layer.mlp[2].bias,

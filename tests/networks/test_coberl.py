@@ -46,10 +46,10 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
     fill = [window, 1, 0]
     held = random(BATCH, window, LAYERS, WIDTH, seed=2)
     hidden, cell = random(2, BATCH, window, 1, WIDTH, seed=3)
-    rows = CoBERLMemory(GTrXLMemory(held), HiddenAndCell(hidden, cell))
+    timesteps = CoBERLMemory(GTrXLMemory(held), HiddenAndCell(hidden, cell))
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
-    state = core.state_from_memory(rows, valid, torch.tensor(fill))
-    output, _, trace = core(features, state)
+    state = core.state_from_memory(timesteps, valid, torch.tensor(fill))
+    output, _, stored = core(features, state)
     settings = (
         [layer_parameters(gate, layer) for layer in core.transformer.layers],
         gate_parameters(gate, core.gate),
@@ -65,7 +65,7 @@ def test_twin(memory_length: int, gate: str, norm: str) -> None:
         h, c = (x[b, -1, 0] if n else torch.zeros_like(x[b, -1, 0]) for x in (hidden, cell))
         expected.append(coberl(features[b], before, h, c, *settings))
     outputs, memories, hiddens, cells = (torch.stack(x) for x in zip(*expected, strict=True))
-    kept = trace.transformer.memory, trace.recurrent.hidden[:, :, 0], trace.recurrent.cell[:, :, 0]
+    kept = stored.transformer.memory, stored.recurrent.hidden[:, :, 0], stored.recurrent.cell[:, :, 0]
     left = zip(kept, (memories, hiddens, cells), strict=True)
     for mine, twin in ((output, outputs), *left):
         torch.testing.assert_close(mine, twin, rtol=0, atol=1e-9)
@@ -82,7 +82,7 @@ def network_of(**settings: Any) -> nn.Module:
     ids=str,
 )
 def test_contrastive_loss(settings: dict[str, Any]) -> None:
-    """Sequences of 5, 7, 2 and 1 real rows, some of them without a hidden one, as the twin has them."""
+    """Sequences of 5, 7, 2 and 1 real timesteps, some of them without a hidden one, as the twin has them."""
     network = network_of(**settings)
     loss = network.auxiliary
     batch = make_batch(network, "box", SHAPES)

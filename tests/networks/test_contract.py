@@ -45,7 +45,8 @@ def case(request: pytest.FixtureRequest) -> tuple[nn.Module, str]:
 
 
 def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
-    """A state whose rows have 0, 1, 2, ... steps behind them; the rest of their trace is junk."""
+    """A state whose timesteps have 0, 1, 2, ... steps behind them; the rest of their stored memory is
+    junk."""
     window = window_of(network)
     steps = torch.arange(batch)
     valid = torch.arange(window) >= window - steps[:, None]
@@ -53,8 +54,8 @@ def partly_filled(network: nn.Module, batch: int, seed: int = 5) -> State:
 
 
 def window_of(network: nn.Module) -> int:
-    """The number of rows before a step that its state is a function of."""
-    return network.held_rows if is_windowed(network) else memory_window(network)
+    """The number of timesteps before a step that its state is a function of."""
+    return network.held_timesteps if is_windowed(network) else memory_window(network)
 
 
 def is_windowed(network: nn.Module) -> bool:
@@ -62,11 +63,11 @@ def is_windowed(network: nn.Module) -> bool:
 
 
 def some_trace(network: nn.Module, batch: int, seed: int) -> dict[str, Tensor]:
-    """Random stored memory [B, W, ...]; for a windowed network raw rows."""
+    """Random stored memory [B, W, ...]; for a windowed network raw timesteps."""
     if is_windowed(network):
         window = window_of(network)
-        rows = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
-        return {name: x[:, x.shape[1] - window :] for name, x in leaves(rows).items()}
+        timesteps = inputs(space_of(network), batch, 2 * window + 2, seed, first=False)
+        return {name: x[:, x.shape[1] - window :] for name, x in leaves(timesteps).items()}
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(batch, window_of(network), *field.shape, generator=generator, dtype=torch.float64)
@@ -78,8 +79,8 @@ def space_of(network: nn.Module) -> str:
     return next(name for name, space in SPACES.items() if space == network.observation_space)
 
 
-def values(network: nn.Module, rows: StepInputs, state: State) -> Tensor:
-    return network(rows, state)[0].q
+def values(network: nn.Module, timesteps: StepInputs, state: State) -> Tensor:
+    return network(timesteps, state)[0].q
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -90,45 +91,45 @@ def test_any_split_into_calls_is_the_same_function(
     case: tuple[nn.Module, str], cuts: set[int], cached: list[bool]
 ) -> None:
     network, space = case
-    rows = inputs(space, 4, STEPS, first=False)
-    whole, _, whole_trace = network(rows, partly_filled(network, 4))
-    state, q, trace = partly_filled(network, 4), [], []
+    timesteps = inputs(space, 4, STEPS, first=False)
+    whole, _, whole_trace = network(timesteps, partly_filled(network, 4))
+    state, q, stored = partly_filled(network, 4), [], []
     for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), STEPS], strict=True):
         state = network.cache(state) if cached[start] else state
-        output, state, left = network(part(rows, start, stop), state)
+        output, state, left = network(part(timesteps, start, stop), state)
         q.append(output.q)
-        trace.append(left)
+        stored.append(left)
     torch.testing.assert_close(torch.cat(q, 1), whole.q, **CLOSE)
     for name in network.memory_spec():
-        joined = torch.cat([leaves(left)[name] for left in trace], 1)
+        joined = torch.cat([leaves(left)[name] for left in stored], 1)
         torch.testing.assert_close(joined, leaves(whole_trace)[name], **CLOSE)
 
 
 def test_without_trace_the_values_are_the_same(case: tuple[nn.Module, str]) -> None:
     network, space = case
-    rows, state = inputs(space, 4, STEPS, first=False), partly_filled(network, 4)
-    output, _, _ = network(rows, state, want_memory=False)
-    torch.testing.assert_close(output.q, values(network, rows, state), **CLOSE)
+    timesteps, state = inputs(space, 4, STEPS, first=False), partly_filled(network, 4)
+    output, _, _ = network(timesteps, state, want_memory=False)
+    torch.testing.assert_close(output.q, values(network, timesteps, state), **CLOSE)
 
 
 def test_batch_rows_are_independent(case: tuple[nn.Module, str]) -> None:
     network, space = case
-    rows, others = inputs(space, 4, STEPS, 1), inputs(space, 4, STEPS, 2)
+    timesteps, others = inputs(space, 4, STEPS, 1), inputs(space, 4, STEPS, 2)
     is_mine = torch.tensor([True, False, True, False])
     mixed = StepInputs(
         *(
             torch.where(is_mine.view(-1, *[1] * (a.dim() - 1)), a, b)
-            for a, b in zip(rows, others, strict=True)
+            for a, b in zip(timesteps, others, strict=True)
         )
     )
     state, other_state = partly_filled(network, 4, 1), partly_filled(network, 4, 2)
-    q = values(network, rows, state)
+    q = values(network, timesteps, state)
     mixed_q = values(network, mixed, reset_states(other_state, state, is_mine))
     torch.testing.assert_close(mixed_q[is_mine], q[is_mine], **CLOSE)
-    for row in range(4):
-        alone = StepInputs(*(x[row : row + 1] for x in rows))
-        alone_state = map_tree(lambda x, row=row: x[row : row + 1], state)
-        torch.testing.assert_close(values(network, alone, alone_state)[0], q[row], **CLOSE)
+    for timestep in range(4):
+        alone = StepInputs(*(x[timestep : timestep + 1] for x in timesteps))
+        alone_state = map_tree(lambda x, timestep=timestep: x[timestep : timestep + 1], state)
+        torch.testing.assert_close(values(network, alone, alone_state)[0], q[timestep], **CLOSE)
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -155,9 +156,9 @@ def test_a_cache_made_under_other_parameters_is_renewed(case: tuple[nn.Module, s
     stale = from_leaves(
         stale, {name: torch.full_like(x, 9.0) if name in made else x for name, x in leaves(stale).items()}
     )
-    rows = inputs(space, 4, 3, first=False)
+    timesteps = inputs(space, 4, 3, first=False)
     torch.testing.assert_close(
-        values(network, rows, network.cache(stale)), values(network, rows, state), **CLOSE
+        values(network, timesteps, network.cache(stale)), values(network, timesteps, state), **CLOSE
     )
 
 
@@ -193,12 +194,13 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
     reach, farthest = receptive_field(network, 8)
     steps = farthest + 4
     at = 1
-    rows, changed = inputs(space, 2, steps, first=False), inputs(space, 2, steps, first=False)
-    changed.observation[:, at] = another(space, rows.observation[:, at])
-    changed.prev_action[:, at] = (rows.prev_action[:, at] + 1) % 3
+    timesteps, changed = inputs(space, 2, steps, first=False), inputs(space, 2, steps, first=False)
+    changed.observation[:, at] = another(space, timesteps.observation[:, at])
+    changed.prev_action[:, at] = (timesteps.prev_action[:, at] + 1) % 3
     changed.reward[:, at] += 1
     q = (
-        values(network, rows, network.initial_state(2)) - values(network, changed, network.initial_state(2))
+        values(network, timesteps, network.initial_state(2))
+        - values(network, changed, network.initial_state(2))
     ).abs()
     assert q[:, :at].max() == 0
     assert (q[:, at : at + reach + 1].amax(-1) > 1e-12).all()
@@ -208,7 +210,7 @@ def test_an_output_depends_on_exactly_its_receptive_field(case: tuple[nn.Module,
 
 
 def junk_of(x: Tensor, junk: float) -> Tensor:
-    """`junk`, or for integers the largest one, which no embedding has a row for."""
+    """`junk`, or for integers the largest one, which no embedding has a timestep for."""
     if x.is_floating_point():
         return torch.tensor(junk, dtype=x.dtype)
     return torch.tensor(True if x.dtype == torch.bool else torch.iinfo(x.dtype).max, dtype=x.dtype)
@@ -225,8 +227,10 @@ def test_invalid_trace_rows_change_nothing(case: tuple[nn.Module, str], junk: fl
         name: torch.where(valid.view(4, window, *[1] * (x.dim() - 2)), x, junk_of(x, junk))
         for name, x in clean.items()
     }
-    rows = inputs(space, 4, STEPS, first=False)
-    q, dirty_q = (values(network, rows, network.state_from_memory(t, valid, steps)) for t in (clean, dirty))
+    timesteps = inputs(space, 4, STEPS, first=False)
+    q, dirty_q = (
+        values(network, timesteps, network.state_from_memory(t, valid, steps)) for t in (clean, dirty)
+    )
     assert torch.equal(q, dirty_q)
 
 
@@ -235,12 +239,12 @@ def test_state_from_trace_equals_the_running_state(case: tuple[nn.Module, str], 
     """After any number of steps, from the last W stored memory, however many more or fewer are handed in."""
     network, space = case
     window = window_of(network)
-    rows, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
+    timesteps, probe = inputs(space, 3, window + 3, 1), inputs(space, 3, 4, 2, first=False)
     for steps in {1, max(1, window - 1), window + 1, window + 3}:
-        _, running, trace = network(part(rows, 0, steps), network.initial_state(3))
-        held = leaves(trace) if window else {}
+        _, running, stored = network(part(timesteps, 0, steps), network.initial_state(3))
+        held = leaves(stored) if window else {}
         if is_windowed(network) and window:
-            held |= leaves(part(rows, 0, steps))
+            held |= leaves(part(timesteps, 0, steps))
         newest = {name: x[:, -window:] for name, x in held.items()}
         empty = {
             name: torch.full_like(x[:, :1], 7).expand(-1, extra, *x.shape[2:]) for name, x in newest.items()
@@ -261,19 +265,21 @@ def test_right_padding_changes_nothing(case: tuple[nn.Module, str]) -> None:
     network, space = case
     real = torch.tensor([STEPS, 1, 4, 8])
     is_real = torch.arange(STEPS) < real[:, None]
-    rows, junk = inputs(space, 4, STEPS, 1, first=False), inputs(space, 4, STEPS, 2, first=False)
+    timesteps, junk = inputs(space, 4, STEPS, 1, first=False), inputs(space, 4, STEPS, 2, first=False)
     far = junk.observation * 1e30 if space == "box" else junk.observation
     padded = StepInputs(
-        torch.where(is_real.view(4, STEPS, *[1] * (rows.observation.dim() - 2)), rows.observation, far),
-        torch.where(is_real, rows.prev_action, junk.prev_action),
-        torch.where(is_real, rows.reward, 1e30),
-        rows.first,
+        torch.where(
+            is_real.view(4, STEPS, *[1] * (timesteps.observation.dim() - 2)), timesteps.observation, far
+        ),
+        torch.where(is_real, timesteps.prev_action, junk.prev_action),
+        torch.where(is_real, timesteps.reward, 1e30),
+        timesteps.first,
     )
     state = partly_filled(network, 4)
     network.requires_grad_(True)
     try:
         results = []
-        for given in (rows, padded):
+        for given in (timesteps, padded):
             q = values(network, given, state)[is_real]
             gradient = torch.autograd.grad(
                 q.sin().sum(), list(network.parameters()), allow_unused=True, materialize_grads=True
@@ -287,11 +293,11 @@ def test_right_padding_changes_nothing(case: tuple[nn.Module, str]) -> None:
 
 def test_trace_rows_have_the_shape_of_their_spec(case: tuple[nn.Module, str]) -> None:
     network, space = case
-    output, _, trace = network(inputs(space, 2, 4), network.initial_state(2))
+    output, _, stored = network(inputs(space, 2, 4), network.initial_state(2))
     assert output.q.shape == (2, 4, 3)
     for name, field in network.memory_spec().items():
         assert field.window >= 1
-        assert leaves(trace)[name].shape == (2, 4, *field.shape)
+        assert leaves(stored)[name].shape == (2, 4, *field.shape)
 
 
 @pytest.mark.parametrize("name", [*CASES, *WINDOWED])

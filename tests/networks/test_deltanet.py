@@ -13,7 +13,7 @@ from tests.reference import deltanet_twin
 BATCH, HEADS, WIDTH = 2, 3, 4
 
 
-def rows(steps: int) -> tuple[Tensor, ...]:
+def timesteps(steps: int) -> tuple[Tensor, ...]:
     """qk with keys of length 1, v, log alpha, beta, and a matrix to start from."""
     q, k, v = random(3, BATCH, steps, HEADS, WIDTH, seed=1)
     k = k / k.norm(dim=-1, keepdim=True)
@@ -23,7 +23,7 @@ def rows(steps: int) -> tuple[Tensor, ...]:
 
 
 def twin(qk: Tensor, v: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs [B, T, H, d] and matrices [B, T, H, d, d] of every batch row and head by itself."""
+    """Outputs [B, T, H, d] and matrices [B, T, H, d, d] of every batch timestep and head by itself."""
     outputs, states = [], []
     for b in range(BATCH):
         for h in range(HEADS):
@@ -39,7 +39,7 @@ def twin(qk: Tensor, v: Tensor, log_alpha: Tensor, beta: Tensor, start: Tensor) 
 @pytest.mark.parametrize("steps", [1, 2, 3, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 5 * CHUNK + 3])
 def test_chunks_are_the_papers_recurrence(steps: int) -> None:
     """Values, matrices after every step, and gradients; one chunk, several, and some that end in padding."""
-    given = [x.requires_grad_() for x in rows(steps)]
+    given = [x.requires_grad_() for x in timesteps(steps)]
     found, wanted = delta_rule(*given, want_states=True), twin(*given)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
@@ -54,7 +54,7 @@ def test_chunks_are_the_papers_recurrence(steps: int) -> None:
 
 
 def test_a_step_is_the_papers() -> None:
-    given = [x.requires_grad_() for x in rows(1)]
+    given = [x.requires_grad_() for x in timesteps(1)]
     found, wanted = delta_step(*given), twin(*given)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
@@ -69,7 +69,7 @@ def test_a_step_is_the_papers() -> None:
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_float32_is_stable(log_alpha: tuple[float, ...], beta: float) -> None:
     """200 steps of keys that are nearly one, from all kept to all forgotten, against the loop in float64."""
-    qk, v, *_, start = rows(200)
+    qk, v, *_, start = timesteps(200)
     k = qk[:, :1, 1] + 0.01 * qk[:, :, 1]
     qk[:, :, 1] = k / k.norm(dim=-1, keepdim=True)
     forget = torch.tensor(log_alpha).double().repeat(200 // len(log_alpha))[:, None].expand(v.shape[:-1])

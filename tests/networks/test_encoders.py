@@ -1,4 +1,5 @@
-"""Encoders of pictures, codes and Dicts against loops, and of every space against each of its rows alone."""
+"""Encoders of pictures, codes and Dicts against loops, and of every space against each of its timesteps
+alone."""
 
 from __future__ import annotations
 
@@ -188,7 +189,8 @@ def test_layers_are_a_linear_map_layer_norm_and_relu() -> None:
 
 
 def test_the_previous_action_is_added_behind_layers() -> None:
-    """As W [x, one-hot(a)] = W_x x + W_a a; a first row has none. Weights begin as PQN's public code's do."""
+    """As W [x, one-hot(a)] = W_x x + W_a a; a first timestep has none. Weights begin as PQN's public code's
+    do."""
     torch.manual_seed(0)
     space = Box(-1, 1, (3,), np.float32)
     alone = modules.step_encoder(space, use_prev_action=False, num_layers=2, width=512)

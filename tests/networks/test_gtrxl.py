@@ -1,4 +1,4 @@
-"""GTrXL against its twin: outputs, trace, and the gradients of inputs and of every parameter."""
+"""GTrXL against its twin: outputs, stored memory, and the gradients of inputs and of every parameter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.types import length_mask
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
-from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, gtrxl, rows
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, gtrxl, timesteps
 from tests.networks.parameters import layer_parameters
 from tests.reference import gtrxl_twin
 
@@ -53,7 +53,7 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
     valid = torch.arange(memory_length) >= memory_length - torch.tensor(fill)[:, None]
 
     state = network.state_from_memory({"memory": memory}, valid, torch.tensor(fill))
-    output, _, trace = network(rows(features), state)
+    output, _, stored = network(timesteps(features), state)
     expected, expected_trace = gtrxl_twin.gtrxl(
         features,
         [[memory[b, memory_length - n + i] for i in range(n)] for b, n in enumerate(fill)],
@@ -64,14 +64,14 @@ def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, 
         gate,
     )
     torch.testing.assert_close(output.q, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
+    torch.testing.assert_close(stored.memory, expected_trace, rtol=0, atol=1e-9)
     assert_same_gradients(network, (output.q * weights).sum(), (expected * weights).sum(), features)
 
 
 def test_every_parameter_has_a_gradient() -> None:
     """Else the comparison above would say nothing of it."""
     network = bare(4, "gru", "pre")
-    output, _, _ = network(rows(torch.randn(2, 6, WIDTH, dtype=torch.float64)), network.initial_state(2))
+    output, _, _ = network(timesteps(torch.randn(2, 6, WIDTH, dtype=torch.float64)), network.initial_state(2))
     assert all(gradient.any() for gradient in gradients_of(output.q.square().sum(), network).values())
 
 
@@ -87,7 +87,7 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
         state = network.state_from_memory(
             {"memory": memory}, torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
         )
-        return network(rows(features), state)[0].q.sin().sum()
+        return network(timesteps(features), state)[0].q.sin().sum()
 
     attention = network.core.layers[0].attention
     wanted = [attention.qkv.weight, network.core.layers[0].attention_norm.weight]
@@ -108,13 +108,13 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
 @pytest.mark.parametrize("memory_length", [0, 3, 5, 9])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: int) -> None:
-    """Values, trace and gradients, with sequences that begin their episodes and junk as padding."""
+    """Values, stored memory and gradients, with sequences that begin their episodes and junk as padding."""
     network = make("box", core="gtrxl", memory_length=memory_length, norm=norm, num_layers=num_layers)
     begins = (Shape(0, 0, 7), Shape(0, 2, 3), Shape(0, 3, 5), Shape(0, 0, 1))
     goes_on = (Shape(5, 3, 7), Shape(2, 3, 2), Shape(5, 1, 4), Shape(3, 0, 6))
     for shapes in (begins + goes_on, begins, goes_on, (Shape(4, 0, 5), Shape(0, 0, 2)), (Shape(9, 3, 2),)):
         batch = make_batch(network, "box", shapes, junk=1e9)
-        rows, burned = (
+        timesteps, burned = (
             length_mask(count, block.first.shape[1])
             for count, block in (
                 (batch.learn_timesteps, batch.learn),
@@ -123,13 +123,13 @@ def test_packed_rows_are_padded_ones(memory_length: int, norm: str, num_layers: 
         )
         found = []
         for network.core.packs in (True, False):
-            output, trace = network.learn_values(batch, want_memory=True)
-            assert not any(x.requires_grad for x in trace.values())
-            loss = output.q[rows].sin().sum()
+            output, stored = network.learn_values(batch, want_memory=True)
+            assert not any(x.requires_grad for x in stored.values())
+            loss = output.q[timesteps].sin().sum()
             found.append(
                 [
-                    output.q[rows],
-                    *(x[torch.cat([burned, rows], dim=1)] for x in trace.values()),
+                    output.q[timesteps],
+                    *(x[torch.cat([burned, timesteps], dim=1)] for x in stored.values()),
                     *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True),
                 ]
             )

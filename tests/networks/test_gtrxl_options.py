@@ -36,12 +36,12 @@ def compression(reach: int, slots: int, rate: int) -> Compression:
 
 
 def state_and_rows(core: GTrXL, fill: list[int], steps: list[int]) -> tuple[Any, list[list[Tensor]]]:
-    """A state with so many real rows, after so many steps of its episode; and these rows."""
+    """A state with so many real timesteps, after so many steps of its episode; and these timesteps."""
     window = core.window
     memory = random(BATCH, window, LAYERS, WIDTH, seed=2)
     valid = torch.arange(window) >= window - torch.tensor(fill)[:, None]
-    rows = [[memory[b, window - n + i] for i in range(n)] for b, n in enumerate(fill)]
-    return core.state_from_memory(GTrXLMemory(memory), valid, torch.tensor(steps)), rows
+    timesteps = [[memory[b, window - n + i] for i in range(n)] for b, n in enumerate(fill)]
+    return core.state_from_memory(GTrXLMemory(memory), valid, torch.tensor(steps)), timesteps
 
 
 def set_spans(core: GTrXL, shares: list[list[float]]) -> None:
@@ -57,12 +57,12 @@ def test_span_twin(norm: str, shares: list[list[float]]) -> None:
     set_spans(core, shares)
     features, weights = random(2, BATCH, 4, WIDTH, seed=1)
     features.requires_grad_()
-    state, rows = state_and_rows(core, [6, 2, 0], [6, 2, 0])
-    output, _, trace = core(features, state)
+    state, timesteps = state_and_rows(core, [6, 2, 0], [6, 2, 0])
+    output, _, stored = core(features, state)
     parameters = [layer_parameters("gru", layer) for layer in core.layers]
-    expected, expected_trace = gtrxl(features, rows, parameters, HEADS, 6, norm, "gru")
+    expected, expected_trace = gtrxl(features, timesteps, parameters, HEADS, 6, norm, "gru")
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
+    torch.testing.assert_close(stored.memory, expected_trace, rtol=0, atol=1e-9)
     mine, twin = (gradients_of((x * weights).sum(), core, features) for x in (output, expected))
     if 0.0 in shares[1]:  # there the masks have corners, where either side's slope will do
         mine.pop("layers.1.attention.span.share")
@@ -108,11 +108,11 @@ def test_span_penalty() -> None:
 
 
 GEOMETRIES = [
-    # M, C, c, steps of the call, real rows of each memory, episode steps before the call
+    # M, C, c, steps of the call, real timesteps of each memory, episode steps before the call
     (3, 2, 2, 9, [7, 4, 0], [9, 4, 0]),
     (3, 2, 3, 5, [9, 9, 5], [10, 11, 5]),
     (4, 1, 4, 1, [8, 8, 6], [12, 15, 6]),
-    (3, 3, 2, 4, [0, 3, 9], [5, 6, 13]),  # rows that were not stored, or are not handed in
+    (3, 3, 2, 4, [0, 3, 9], [5, 6, 13]),  # timesteps that were not stored, or are not handed in
 ]
 
 
@@ -123,21 +123,21 @@ def test_compressive_twin(geometry: tuple[Any, ...], norm: str) -> None:
     core = core_of(reach, norm, compression=compression(reach, slots, rate))
     features, weights = random(2, BATCH, steps, WIDTH, seed=1)
     features.requires_grad_()
-    state, rows = state_and_rows(core, fill, starts)
-    output, _, trace = core(features, state)
+    state, timesteps = state_and_rows(core, fill, starts)
+    output, _, stored = core(features, state)
     parameters = [layer_parameters("gru", layer) for layer in core.layers]
     settings = (parameters, HEADS, reach, slots, rate, norm)
-    expected, expected_trace = compressive(features, rows, starts, *settings, "gru")
+    expected, expected_trace = compressive(features, timesteps, starts, *settings, "gru")
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(trace.memory, expected_trace, rtol=0, atol=1e-9)
+    torch.testing.assert_close(stored.memory, expected_trace, rtol=0, atol=1e-9)
     assert_same_gradients(core, (output * weights).sum(), (expected * weights).sum(), features)
-    plain = gtrxl(features, [r[-reach:] for r in rows], parameters, HEADS, reach, norm, "gru")[0]
+    plain = gtrxl(features, [r[-reach:] for r in timesteps], parameters, HEADS, reach, norm, "gru")[0]
     assert (plain - output).abs().amax() > 1e-3  # some query sees compressed memory
 
     real = torch.arange(steps) < torch.tensor([steps, max(1, steps - 2), steps])[:, None]
-    loss = core.reconstruction_loss(state, trace.memory, real)
-    traces = [trace.memory[b, : int(real[b].sum())] for b in range(BATCH)]
-    expected_loss = reconstruction_loss(traces, rows, starts, *settings)
+    loss = core.reconstruction_loss(state, stored.memory, real)
+    traces = [stored.memory[b, : int(real[b].sum())] for b in range(BATCH)]
+    expected_loss = reconstruction_loss(traces, timesteps, starts, *settings)
     assert loss > 1e-3
     torch.testing.assert_close(loss, expected_loss, rtol=1e-9, atol=1e-12)
     mine, twin = (gradients_of(x, core, features) for x in (loss, expected_loss))
@@ -148,8 +148,8 @@ def test_compressive_twin(geometry: tuple[Any, ...], norm: str) -> None:
 
 def test_a_compressor_begins_as_the_mean() -> None:
     core = modules.gtrxl(num_layers=1, memory_length=3, compression=compression(3, 2, 2)).double()
-    rows = random(4, 2, WIDTH, seed=1)
-    torch.testing.assert_close(core.layers[0].compressor(rows.flatten(1)), rows.mean(dim=1))
+    timesteps = random(4, 2, WIDTH, seed=1)
+    torch.testing.assert_close(core.layers[0].compressor(timesteps.flatten(1)), timesteps.mean(dim=1))
 
 
 def test_where_nothing_is_compressed_the_loss_is_zero() -> None:
@@ -161,7 +161,8 @@ def test_where_nothing_is_compressed_the_loss_is_zero() -> None:
 
 
 def test_the_reconstruction_loss_is_of_the_learners_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the starting state of each sequence, at its real rows; junk in the padding changes nothing."""
+    """From the starting state of each sequence, at its real timesteps; junk in the padding changes
+    nothing."""
     monkeypatch.setattr(cores, "COMPRESSION_RATE", 3)
     network = make("box", compressed_slots=2)
     shapes = (Shape(9, 3, 7), Shape(0, 0, 7), Shape(11, 2, 2), Shape(4, 3, 5))
@@ -170,12 +171,12 @@ def test_the_reconstruction_loss_is_of_the_learners_batch(monkeypatch: pytest.Mo
         batch = make_batch(network, "box", shapes, junk=junk)
         values.append(network.auxiliary(network, batch, torch.Generator()).item())
     state, _ = network.starting_state(batch)
-    _, _, trace = network(batch.learn, state)
+    _, _, stored = network(batch.learn, state)
     parameters = [layer_parameters("gru", layer) for layer in network.core.layers]
     starts = (batch.episode_step + batch.burn_in_timesteps).tolist()
-    rows = [list(state.memory[b, state.memory.shape[1] - int(n) :]) for b, n in enumerate(state.filled)]
-    traces = [trace.memory[b, : shape.learn] for b, shape in enumerate(shapes)]
-    twin = reconstruction_loss(traces, rows, starts, parameters, HEADS, 5, 2, 3, "pre")
+    timesteps = [list(state.memory[b, state.memory.shape[1] - int(n) :]) for b, n in enumerate(state.filled)]
+    traces = [stored.memory[b, : shape.learn] for b, shape in enumerate(shapes)]
+    twin = reconstruction_loss(traces, timesteps, starts, parameters, HEADS, 5, 2, 3, "pre")
     assert values[0] == pytest.approx(twin.item(), rel=1e-9)
     assert values[1] == pytest.approx(values[0], rel=1e-9)
 

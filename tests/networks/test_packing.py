@@ -1,4 +1,4 @@
-"""The packed rows of a block: which are real, and what fills them up."""
+"""The packed timesteps of a block: which are real, and what fills them up."""
 
 import torch
 
@@ -7,12 +7,17 @@ from dtqn.networks import packing
 
 def test_packed_rows_come_in_multiples_and_the_others_are_not_read():
     real = torch.tensor([[True, True, False], [False, False, False], [True, False, False]])
-    rows = packing._rows(real, torch.zeros(3, dtype=torch.int64))
-    assert rows.real == 3 and len(rows.place) == len(rows.sequence) == len(rows.position) == packing.ROWS
-    assert rows.place[:3].tolist() == [0, 1, 6] and set(rows.place[3:].tolist()) == {0}
-    assert rows.position[:3].tolist() == [0, 1, 0] and set(rows.position[3:].tolist()) == {packing.NOWHERE}
-    packed = rows.pack(torch.arange(9.0).view(3, 3, 1)).requires_grad_()
-    block = rows.unpack(packed)
+    timesteps = packing._rows(real, torch.zeros(3, dtype=torch.int64))
+    assert (
+        timesteps.real == 3
+        and len(timesteps.place) == len(timesteps.sequence) == len(timesteps.position) == packing.ROWS
+    )
+    assert timesteps.place[:3].tolist() == [0, 1, 6] and set(timesteps.place[3:].tolist()) == {0}
+    assert timesteps.position[:3].tolist() == [0, 1, 0] and set(timesteps.position[3:].tolist()) == {
+        packing.NOWHERE
+    }
+    packed = timesteps.pack(torch.arange(9.0).view(3, 3, 1)).requires_grad_()
+    block = timesteps.unpack(packed)
     assert block.flatten().tolist() == [0, 1, 0, 0, 0, 0, 6, 0, 0]
     (grad,) = torch.autograd.grad((block * torch.arange(1.0, 10.0).view(3, 3, 1)).sum(), packed)
     assert grad.flatten()[:3].tolist() == [1, 2, 7] and not grad[3:].any()

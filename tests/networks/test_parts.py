@@ -76,10 +76,10 @@ def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_
     encoder = modules.step_encoder(
         SPACES["box"], use_prev_action=use_prev_action, use_prev_reward=use_prev_reward
     ).double()
-    rows = inputs("box", 2, 5, first=False)
-    features = encoder(rows)
-    other_action = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3))
-    other_reward = encoder(rows._replace(reward=rows.reward + 1))
+    timesteps = inputs("box", 2, 5, first=False)
+    features = encoder(timesteps)
+    other_action = encoder(timesteps._replace(prev_action=(timesteps.prev_action + 1) % 3))
+    other_reward = encoder(timesteps._replace(reward=timesteps.reward + 1))
     assert (not torch.equal(features, other_action)) == use_prev_action
     assert (not torch.equal(features, other_reward)) == use_prev_reward
     assert encoder.join.in_features == 3 + 4 * use_prev_action + use_prev_reward
@@ -87,23 +87,27 @@ def test_what_is_switched_on_counts_and_nothing_else(use_prev_action: bool, use_
 
 def test_the_action_before_a_first_row_is_ignored_whatever_it_is() -> None:
     encoder = modules.step_encoder(SPACES["box"]).double()
-    rows = inputs("box", 2, 5)
-    junk = rows._replace(prev_action=rows.prev_action.masked_fill(rows.first, -1_000_000))
-    assert torch.equal(encoder(rows), encoder(junk))
+    timesteps = inputs("box", 2, 5)
+    junk = timesteps._replace(prev_action=timesteps.prev_action.masked_fill(timesteps.first, -1_000_000))
+    assert torch.equal(encoder(timesteps), encoder(junk))
     without = (
-        torch.cat([rows.observation, torch.zeros(2, 5, 4, dtype=torch.float64)], -1) @ encoder.join.weight.T
+        torch.cat([timesteps.observation, torch.zeros(2, 5, 4, dtype=torch.float64)], -1)
+        @ encoder.join.weight.T
     )
-    torch.testing.assert_close(encoder(rows)[:, 0], without[:, 0] + encoder.join.bias, rtol=0, atol=1e-9)
+    torch.testing.assert_close(encoder(timesteps)[:, 0], without[:, 0] + encoder.join.bias, rtol=0, atol=1e-9)
 
 
 def test_integers_of_any_width_are_the_same_input() -> None:
     network = make("multi_discrete")
-    rows = inputs("multi_discrete", 2, 4)
+    timesteps = inputs("multi_discrete", 2, 4)
     narrow = StepInputs(
-        rows.observation.to(torch.uint8), rows.prev_action.to(torch.uint8), rows.reward, rows.first
+        timesteps.observation.to(torch.uint8),
+        timesteps.prev_action.to(torch.uint8),
+        timesteps.reward,
+        timesteps.first,
     )
     state = network.initial_state(2)
-    assert torch.equal(network(rows, state)[0].q, network(narrow, state)[0].q)
+    assert torch.equal(network(timesteps, state)[0].q, network(narrow, state)[0].q)
 
 
 @pytest.mark.parametrize("hidden", [0, 5])

@@ -55,15 +55,17 @@ SHOWN = [
 
 
 def shown(space: gymnasium.Space, *observations: object) -> list[set[int]]:
-    """The numbers of the values in each of them, as rows of one sequence."""
+    """The numbers of the values in each of them, as timesteps of one sequence."""
     kept = Shown(space)
     if isinstance(space, spaces.Dict):
-        rows = {key: torch.tensor(np.stack([o[key] for o in observations])[None]) for key in space.spaces}
+        timesteps = {
+            key: torch.tensor(np.stack([o[key] for o in observations])[None]) for key in space.spaces
+        }
     else:
-        rows = torch.tensor(np.stack(observations)[None])
-    (found,) = kept(rows, torch.ones(1, len(observations), dtype=torch.bool))
+        timesteps = torch.tensor(np.stack(observations)[None])
+    (found,) = kept(timesteps, torch.ones(1, len(observations), dtype=torch.bool))
     assert found.shape[-1] == kept.count
-    return [set(row.nonzero()[:, 0].tolist()) for row in found]
+    return [set(timestep.nonzero()[:, 0].tolist()) for timestep in found]
 
 
 @pytest.mark.parametrize(("space", "observation", "count", "numbers"), SHOWN)
@@ -73,7 +75,7 @@ def test_the_values_of_a_space(
     assert Shown(space).count == count
     assert shown(space, observation) == [numbers]
     samples = [space.sample() for _ in range(20)]
-    assert all(0 < len(row) <= count for row in shown(space, *samples))
+    assert all(0 < len(timestep) <= count for timestep in shown(space, *samples))
 
 
 def test_cells_of_a_picture_share_values_channel_by_channel() -> None:
@@ -91,7 +93,7 @@ def test_numbers_have_no_values(space: gymnasium.Space) -> None:
         Shown(space)
 
 
-def rows(values: list[int]) -> StepInputs:
+def timesteps(values: list[int]) -> StepInputs:
     numbers = torch.tensor([values])
     return StepInputs(numbers, numbers, numbers.double(), numbers < 0)
 
@@ -103,9 +105,9 @@ def sequence(burn_in: list[int], learn: list[int], episode_step: int) -> Sequenc
         memory={},
         memory_valid=torch.zeros(1, 0, dtype=torch.bool),
         episode_step=torch.tensor([episode_step]),
-        burn_in=rows(burn_in),
+        burn_in=timesteps(burn_in),
         burn_in_timesteps=counts[0],
-        learn=rows(learn),
+        learn=timesteps(learn),
         discount=torch.ones(1, len(learn)),
         learn_timesteps=counts[1],
         learned_steps=counts[1] - 1,
@@ -120,10 +122,10 @@ def test_the_loss_by_hand() -> None:
     quarter, half, most = math.log(4), math.log(2), math.log(4 / 3)
 
     def losses(burn_in: list[int], learn: list[int], episode_step: int) -> list[float]:
-        """Three times those of the first two rows."""
+        """Three times those of the first two timesteps."""
         return (3 * recall.loss(logits, sequence(burn_in, learn, episode_step))[0, :2]).tolist()
 
-    # Every value is known of an episode from its start: here 0 and 2 in row 0, and 1 from row 1 on.
+    # Every value is known of an episode from its start: here 0 and 2 in step 0, and 1 from step 1 on.
     assert losses([0, -9], [2, 1, -9], 0) == pytest.approx([quarter + half + most] * 2)
     assert losses([-9, -9], [1, 1, -9], 0) == pytest.approx([most + half + quarter] * 2)
     # Later the values that the sequence has not shown may have been shown before it.

@@ -68,7 +68,12 @@ def deltanet_parameters(layer: GatedDeltaNetLayer) -> dict[str, Any]:
     width, count = layer.out.weight.shape[0], layer.num_heads
     *vectors, w_b, w_a = layer.join.weight.split([width] * 4 + [count] * 2)
     heads = zip(
-        *(rows.chunk(count) for rows in vectors), w_b, w_a, layer.log_rate, layer.decay_bias, strict=True
+        *(timesteps.chunk(count) for timesteps in vectors),
+        w_b,
+        w_a,
+        layer.log_rate,
+        layer.decay_bias,
+        strict=True,
     )
     names = ("W_q", "W_k", "W_v", "W_g", "w_b", "w_a", "a", "b")
     return {
@@ -190,16 +195,16 @@ def state_of(core: RecurrentStack, batch: int = BATCH) -> Any:
 
 @pytest.mark.parametrize("name, depth, skip, steps", TABLE)
 def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
-    """Outputs, trace, and the gradients of inputs and of every parameter."""
+    """Outputs, stored memory, and the gradients of inputs and of every parameter."""
     core, x = bare(name, depth, skip), features_of(name, steps)
     state = state_of(core)
-    output, after, trace = core(x, state)
+    output, after, stored = core(x, state)
     twins = [STACKS[name][1](core, x[b], type(state)(*(f[b] for f in state)), skip) for b in range(BATCH)]
-    expected, *rows = (torch.stack(parts) for parts in zip(*twins, strict=True))
+    expected, *timesteps = (torch.stack(parts) for parts in zip(*twins, strict=True))
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
-    for field, left, row in zip(after, trace, rows, strict=True):
-        torch.testing.assert_close(left, row, rtol=0, atol=1e-9)
-        torch.testing.assert_close(field, row[:, -1], rtol=0, atol=1e-9)
+    for field, left, timestep in zip(after, stored, timesteps, strict=True):
+        torch.testing.assert_close(left, timestep, rtol=0, atol=1e-9)
+        torch.testing.assert_close(field, timestep[:, -1], rtol=0, atol=1e-9)
     weights = random(*output.shape, seed=3)
     found, wanted = (gradients_of((y * weights).sum(), core, x) for y in (output, expected))
     assert all(gradient.abs().max() > 0 for gradient in found.values())
@@ -227,7 +232,7 @@ def loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
 def coefficients(steps: int, kind: str) -> tuple[Tensor, Tensor, Tensor]:
     a, b, start = torch.sigmoid(2 * random(2, steps, 3)), random(2, steps, 3, seed=2), random(2, 3, seed=3)
     if kind == "complex":
-        a = torch.polar(a[:1] ** 0.1, 3 * random(1, steps, 3, seed=4))  # of all rows of the batch
+        a = torch.polar(a[:1] ** 0.1, 3 * random(1, steps, 3, seed=4))  # of all timesteps of the batch
         b, start = torch.complex(b, random(2, steps, 3, seed=6)), torch.complex(start, -start)
     return a, b, start
 
@@ -364,15 +369,15 @@ def test_dtqns_encoder_shares_one_table(use_prev_action: bool) -> None:
     sizes = {"num_actions": 3, "width": 8, "embedding_width": 3}
     encoder = DTQNEncoder(observation_space=space, use_prev_action=use_prev_action, **sizes).double()
     assert encoder.embedding is not None and encoder.embedding.num_embeddings == 6
-    rows = inputs("multi_discrete", 2, 4)
-    seen = rows._replace(observation=rows.observation + torch.tensor([1, 0, -1]))
+    timesteps = inputs("multi_discrete", 2, 4)
+    seen = timesteps._replace(observation=timesteps.observation + torch.tensor([1, 0, -1]))
     table = encoder.embedding.weight
     for b in range(2):
         for t in range(4):
-            joined = torch.cat([table[int(value)] for value in rows.observation[b, t]])
+            joined = torch.cat([table[int(value)] for value in timesteps.observation[b, t]])
             expected = encoder.join.weight @ joined + encoder.join.bias
             if encoder.prev_action is not None:
-                acted = encoder.prev_action.weight[int(rows.prev_action[b, t])] * float(t > 0)
+                acted = encoder.prev_action.weight[int(timesteps.prev_action[b, t])] * float(t > 0)
                 expected = torch.cat([acted, expected])
             torch.testing.assert_close(encoder(seen)[b, t], expected, rtol=0, atol=1e-12)
     assert expected.shape == (8,)
@@ -431,12 +436,14 @@ def test_the_parts_of_an_observation(space: gymnasium.Space, parts: int) -> None
         }
     else:
         seen = torch.from_numpy(np.stack(samples)).view(2, 4, *space.shape)
-    rows = inputs("box", 2, 4)
-    rows = rows._replace(observation=seen, reward=rows.reward.float())
-    features = encoder(rows)
+    timesteps = inputs("box", 2, 4)
+    timesteps = timesteps._replace(observation=seen, reward=timesteps.reward.float())
+    features = encoder(timesteps)
     assert features.shape == (2, 4, parts + 2, 5)
-    assert not features[:, 0, parts].any()  # no action before a first row
-    other = encoder(rows._replace(prev_action=(rows.prev_action + 1) % 3, reward=rows.reward + 1))
+    assert not features[:, 0, parts].any()  # no action before a first timestep
+    other = encoder(
+        timesteps._replace(prev_action=(timesteps.prev_action + 1) % 3, reward=timesteps.reward + 1)
+    )
     changed = (features - other).abs().amax(-1)[:, 1:] > 0
     assert changed.all(dim=0).all(dim=0).tolist() == [False] * parts + [True, True]
     assert changed.any(dim=0).any(dim=0).tolist() == [False] * parts + [True, True]

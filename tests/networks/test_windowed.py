@@ -19,7 +19,7 @@ from dtqn.types import Sequences, StepInputs, leaves, map_tree
 from tests.cases import config_from, network_config, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
-from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, rows
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, timesteps
 from tests.networks.parameters import decoder_parameters
 from tests.reference.dtqn_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
@@ -61,7 +61,7 @@ def test_twin(gate: str, norm: str, positions: str, steps: int) -> None:
     generator = torch.Generator().manual_seed(1)
     features, weights = torch.randn(2, BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
     features.requires_grad_()
-    q = network(rows(features), network.initial_state(BATCH))[0].q
+    q = network(timesteps(features), network.initial_state(BATCH))[0].q
     settings = settings_of(network, gate, norm, positions)
     expected = torch.stack([acting(x, K, *settings) for x in features])
     torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
@@ -75,7 +75,7 @@ def test_twin_of_one_window(gate: str, norm: str, positions: str) -> None:
     generator = torch.Generator().manual_seed(1)
     features, weights = torch.randn(2, BATCH, K, WIDTH, generator=generator, dtype=torch.float64)
     features.requires_grad_()
-    q = network.window(rows(features)).q
+    q = network.window(timesteps(features)).q
     settings = settings_of(network, gate, norm, positions)
     expected = torch.stack([decoder(x, *settings) for x in features])
     torch.testing.assert_close(q, expected, rtol=0, atol=1e-9)
@@ -95,7 +95,7 @@ def test_twin_with_shared_gates_and_a_norm_at_the_end(gate: str) -> None:
     generator = torch.Generator().manual_seed(1)
     features, weights = torch.randn(2, BATCH, 7, WIDTH, generator=generator, dtype=torch.float64)
     features.requires_grad_()
-    q = network(rows(features), network.initial_state(BATCH))[0].q
+    q = network(timesteps(features), network.initial_state(BATCH))[0].q
     first, second = settings_of(network, gate, "post", "learned")[0]
     shared = [first, second | {"gate_1": first["gate_1"], "gate_2": first["gate_2"]}]
     table, norm = core.positions, dict(core.final_norm.named_parameters())
@@ -115,23 +115,24 @@ def test_every_parameter_has_a_gradient() -> None:
     """Else the comparisons above would say nothing of it."""
     network = bare("gru", "pre", "learned")
     features = torch.randn(BATCH, 7, WIDTH, dtype=torch.float64)
-    loss = network(rows(features), network.initial_state(BATCH))[0].q.square().sum()
+    loss = network(timesteps(features), network.initial_state(BATCH))[0].q.square().sum()
     assert all(gradient.any() for gradient in gradients_of(loss, network).values())
 
 
-# Real rows of context and learned segment. K is 4 and learn_length 2, so context is 2; the tail has n = 3 rows.
+# Real timesteps of context and learned segment. K is 4 and learn_length 2, so context is 2; the tail has n =
+# 3 timesteps.
 LEARN_LENGTH, N_STEP = 2, 3
 SHAPES = (
-    Shape(0, 2, 5),  # rows 0..6: the second window is rows 3..6, "n rows later"
-    Shape(0, 0, 5),  # an episode's start; rows 0..4: the second is 1..4
+    Shape(0, 2, 5),  # timesteps 0..6: the second window is timesteps 3..6, "n timesteps later"
+    Shape(0, 0, 5),  # an episode's start; timesteps 0..4: the second is 1..4
     Shape(0, 1, 2, terminated=True),  # all in the first window
     Shape(0, 2, 2),
-    Shape(0, 2, 3),  # cut one row beyond the first window
+    Shape(0, 2, 3),  # cut one timestep beyond the first window
 )
 
 
 def run_of(batch: Sequences, b: int) -> Tensor:
-    """[total, D] the real rows of sequence b: context, then the learned segment."""
+    """[total, D] the real timesteps of sequence b: context, then the learned segment."""
     return torch.cat(
         [
             batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
@@ -159,7 +160,8 @@ def batch_of(
     ids=["n below K", "n is K"],
 )
 def test_which_window_each_value_comes_from(shapes: tuple[Shape, ...], num_second: int) -> None:
-    """Rows 0..3 of a run from its first window, rows beyond from the one that ends with it; by the twin."""
+    """Timesteps 0..3 of a run from its first window, timesteps beyond from the one that ends with it; by the
+    twin."""
     network = bare("residual", "post", "learned").requires_grad_(False)
     settings = settings_of(network, "residual", "post", "learned")
     batch = batch_of(network, shapes=shapes)

@@ -24,7 +24,8 @@ def coberl(
     norm: str,
     gate_name: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features [T, D], real memory rows [L, D] each -> output, memory [T, L, D], hidden, cell: [T, D]."""
+    """Features [T, D], real memory timesteps [L, D] each -> output, memory [T, L, D], hidden, cell: [T,
+    D]."""
     settings = (transformer, heads, memory_length, norm, gate_name)
     predicted, trace = gtrxl_twin.gtrxl(features[None], [memory], *settings)
     outputs, hiddens, cells = [], [], []
@@ -73,7 +74,8 @@ def contrastive_loss(
     total, count = torch.zeros((), dtype=torch.float64), 0
     for y, hidden in zip(sequences, masked, strict=True):
         given = [
-            torch.zeros_like(row) if is_hidden else row for row, is_hidden in zip(y, hidden, strict=True)
+            torch.zeros_like(timestep) if is_hidden else timestep
+            for timestep, is_hidden in zip(y, hidden, strict=True)
         ]
         x = transformer_both_ways(given, *settings)
         for t in range(len(y)):

@@ -1,6 +1,6 @@
-"""GTrXL with a loop over everything: batch rows, layers, queries, heads, keys.
+"""GTrXL with a loop over everything: batch timesteps, layers, queries, heads, keys.
 
-Parameters come as plain dictionaries (see `tests/networks/parameters.py`), memory as lists of real rows.
+Parameters come as plain dictionaries (see `tests/networks/parameters.py`), memory as lists of real timesteps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def mlp(x: Tensor, p: dict[str, Tensor]) -> Tensor:
 
 
 def attend(query: Tensor, keys: list[tuple[int, Tensor]], p: dict[str, Tensor], heads: int) -> Tensor:
-    """Attention of one row over (distance, row) pairs; all rows as the projections read them."""
+    """Attention of one timestep over (distance, timestep) pairs; all timesteps as the projections read
+    them."""
     width = len(query)
     d = width // heads
     mixed = []
@@ -40,8 +41,8 @@ def attend(query: Tensor, keys: list[tuple[int, Tensor]], p: dict[str, Tensor], 
         of_head = slice(h * d, (h + 1) * d)
         q = (p["W_q"] @ query)[of_head]
         scores, values = [], []
-        for distance, row in keys:
-            k = (p["W_k"] @ row)[of_head]
+        for distance, timestep in keys:
+            k = (p["W_k"] @ timestep)[of_head]
             r = (p["W_R"] @ sinusoid(distance, width))[of_head]
             score = q.dot(k) + q.dot(r) + p["u"][h].dot(k) + p["v"][h].dot(r)
             weight = torch.exp(score / math.sqrt(d))
@@ -51,7 +52,7 @@ def attend(query: Tensor, keys: list[tuple[int, Tensor]], p: dict[str, Tensor], 
                     continue
                 weight = weight * share if share < 1 else weight
             scores.append(weight)
-            values.append((p["W_v"] @ row)[of_head])
+            values.append((p["W_v"] @ timestep)[of_head])
         total = sum(scores)
         mixed.append(sum(s / total * v for s, v in zip(scores, values, strict=True)))
     return p["W_O"] @ torch.cat(mixed)
@@ -65,24 +66,28 @@ def layer(
     reach: int | None,
     norm: str,
     name: str,
-    far: Callable[[list[Tensor], int], list[tuple[int, Tensor]]] = lambda rows, now: [],
+    far: Callable[[list[Tensor], int], list[tuple[int, Tensor]]] = lambda timesteps, now: [],
 ) -> list[Tensor]:
     """One layer on the steps of one sequence; `memory` are its inputs at the steps before, oldest first.
 
-    Without a `reach` every step sees all steps, those that come later too. `far` gives (distance, row) pairs
-    that the step at place `now` of the rows sees besides.
+    Without a `reach` every step sees all steps, those that come later too. `far` gives (distance, timestep)
+    pairs that the step at place `now` of the timesteps sees besides.
     """
     outputs = []
     for t, x in enumerate(steps):
         now = len(memory) + t
-        rows = [row.detach() for row in memory] + steps
-        seen = [(now - j, row) for j, row in enumerate(rows) if reach is None or 0 <= now - j <= reach]
-        seen += far(rows, now)
+        timesteps = [timestep.detach() for timestep in memory] + steps
+        seen = [
+            (now - j, timestep)
+            for j, timestep in enumerate(timesteps)
+            if reach is None or 0 <= now - j <= reach
+        ]
+        seen += far(timesteps, now)
         if norm == "none":
             x = gate(name, p["gate_1"], x, attend(x, seen, p, heads))
             outputs.append(gate(name, p["gate_2"], x, mlp(x, p)))
         elif norm == "pre":
-            normed = [(distance, layer_norm(row, p["norm_1"])) for distance, row in seen]
+            normed = [(distance, layer_norm(timestep, p["norm_1"])) for distance, timestep in seen]
             y = torch.clamp(attend(layer_norm(x, p["norm_1"]), normed, p, heads), min=0)
             x = gate(name, p["gate_1"], x, y)
             f = torch.clamp(mlp(layer_norm(x, p["norm_2"]), p), min=0)
@@ -102,13 +107,15 @@ def gtrxl(
     norm: str,
     gate_name: str,
 ) -> tuple[Tensor, Tensor]:
-    """features [B, T, D], real memory rows [L, D] each -> output [B, T, D], trace [B, T, L, D]."""
+    """features [B, T, D], real memory timesteps [L, D] each -> output [B, T, D], trace [B, T, L, D]."""
     outputs, traces = [], []
     for sequence, memory in zip(features, memories, strict=True):
         steps, trace = list(sequence), []
         for i, p in enumerate(parameters):
             trace.append(torch.stack(steps))
-            steps = layer(steps, [row[i] for row in memory], p, heads, memory_length, norm, gate_name)
+            steps = layer(
+                steps, [timestep[i] for timestep in memory], p, heads, memory_length, norm, gate_name
+            )
         outputs.append(torch.stack(steps))
         traces.append(torch.stack(trace, dim=1))
     return torch.stack(outputs), torch.stack(traces)

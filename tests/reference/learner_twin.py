@@ -1,4 +1,4 @@
-"""One learner step as section after section of the papers has it: sequence by sequence, row by row.
+"""One learner step as section after section of the papers has it: sequence by sequence, timestep by timestep.
 
 The networks under test are called with one sequence and one step at a time; the rest is loops.
 """
@@ -30,9 +30,9 @@ class Result(NamedTuple):
     """The loss of recall."""
 
 
-def row(rows: Any, b: int, t: int) -> Any:
-    """Row t of sequence b as a batch of one sequence of one step."""
-    return type(rows)(*(x[b, t][None, None] for x in rows))
+def timestep(timesteps: Any, b: int, t: int) -> Any:
+    """Step t of sequence b as a batch of one sequence of one step."""
+    return type(timesteps)(*(x[b, t][None, None] for x in timesteps))
 
 
 def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
@@ -41,11 +41,11 @@ def trace_row(network: nn.Module, trace: Any) -> dict[str, Tensor]:
     return {name: left[name][0, 0] for name in network.memory_spec()}
 
 
-def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step: int) -> Any:
+def state_after(network: nn.Module, timesteps: list[dict[str, Tensor]], episode_step: int) -> Any:
     """The state after these stored memory, of which the network says how many count."""
     held, count = {}, 0
     for name, field in network.memory_spec().items():
-        last = [r[name].to(torch.float64) for r in rows[max(0, len(rows) - field.window) :]]
+        last = [r[name].to(torch.float64) for r in timesteps[max(0, len(timesteps) - field.window) :]]
         held[name] = torch.stack(last)[None] if last else torch.zeros(1, 0, *field.shape, dtype=torch.float64)
         count = max(count, len(last))
     return network.state_from_memory(
@@ -54,19 +54,19 @@ def state_after(network: nn.Module, rows: list[dict[str, Tensor]], episode_step:
 
 
 @torch.no_grad()
-def state_at_anchor(network: nn.Module, batch: Any, b: int) -> Any:
-    rows = [
+def state_at_start(network: nn.Module, batch: Any, b: int) -> Any:
+    timesteps = [
         {name: x[b, i] for name, x in batch.memory.items()}
         for i in range(batch.memory_valid.shape[1])
         if batch.memory_valid[b, i]
     ]
     step = int(batch.episode_step[b])
-    state = state_after(network, rows, step)
+    state = state_after(network, timesteps, step)
     for t in range(int(batch.burn_in_timesteps[b])):
-        _, state, left = network(row(batch.burn_in, b, t), state)
-        rows.append(trace_row(network, left))
+        _, state, left = network(timestep(batch.burn_in, b, t), state)
+        timesteps.append(trace_row(network, left))
         step += 1
-    return state_after(network, rows, step)
+    return state_after(network, timesteps, step)
 
 
 class Row(NamedTuple):
@@ -79,17 +79,17 @@ class Row(NamedTuple):
 
 @torch.no_grad()
 def said(network: nn.Module, batch: Any, b: int) -> list[Row]:
-    """The network's answers on the real rows of sequence b, one call a row."""
-    state, rows = state_at_anchor(network, batch, b), []
+    """The network's answers on the real timesteps of sequence b, one call a timestep."""
+    state, timesteps = state_at_start(network, batch, b), []
     for t in range(int(batch.learn_timesteps[b])):
-        output, state, _ = network(row(batch.learn, b, t), state)
+        output, state, _ = network(timestep(batch.learn, b, t), state)
         q = output.q[0, 0].tolist()
         if output.distribution is None:
             numbers = [[value] for value in q]
         else:
             numbers = output.distribution[0, 0].exp().tolist()
-        rows.append(Row(q, numbers))
-    return rows
+        timesteps.append(Row(q, numbers))
+    return timesteps
 
 
 def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
@@ -98,7 +98,8 @@ def q_values(network: nn.Module, batch: Any, b: int) -> list[list[float]]:
 
 @torch.no_grad()
 def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Tensor]]:
-    """The traces of the real rows of burn-in and learned segment, by their distance from the anchor."""
+    """The traces of the real timesteps of burn-in and learned segment, by their distance from the sequence
+    start."""
     held = [
         {name: x[b, i] for name, x in batch.memory.items()}
         for i in range(batch.memory_valid.shape[1])
@@ -107,10 +108,10 @@ def trace_rows(network: nn.Module, batch: Any, b: int) -> dict[int, dict[str, Te
     state, left = state_after(network, held, int(batch.episode_step[b])), {}
     burned = int(batch.burn_in_timesteps[b])
     for t in range(burned):
-        _, state, trace = network(row(batch.burn_in, b, t), state)
+        _, state, trace = network(timestep(batch.burn_in, b, t), state)
         left[t - burned] = trace_row(network, trace)
     for t in range(int(batch.learn_timesteps[b])):
-        _, state, trace = network(row(batch.learn, b, t), state)
+        _, state, trace = network(timestep(batch.learn, b, t), state)
         left[t] = trace_row(network, trace)
     return left
 
@@ -120,9 +121,9 @@ def is_categorical(network: nn.Module) -> bool:
 
 
 def output_with_gradient(network: nn.Module, batch: Any, b: int) -> Any:
-    """The same in one call, since no gradient passes between calls: [1, rows, A]."""
+    """The same in one call, since no gradient passes between calls: [1, timesteps, A]."""
     real = type(batch.learn)(*(x[b : b + 1, : int(batch.learn_timesteps[b])] for x in batch.learn))
-    return network(real, state_at_anchor(network, batch, b))[0]
+    return network(real, state_at_start(network, batch, b))[0]
 
 
 def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: float) -> Result:
@@ -162,7 +163,7 @@ def update(online: nn.Module, target: nn.Module, batch: Any, config: Any, eta: f
 
 
 def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
-    """The loss of row t of a sequence's learned segment, of observations in MultiDiscrete([3, 4, 2])."""
+    """The loss of step t of a sequence's learned segment, of observations in MultiDiscrete([3, 4, 2])."""
     past = [
         *batch.burn_in.observation[b, : int(batch.burn_in_timesteps[b])],
         *batch.learn.observation[b, : t + 1],
@@ -181,13 +182,13 @@ def recall_loss(batch: Any, b: int, t: int, logits: Tensor) -> Tensor:
 def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config: Any) -> list[list[float]]:
     """For each learned step of sequence b: its target, or the atoms' masses."""
     pair = (losses.rescale, losses.unscale) if config.value_rescaling else (losses.identity, losses.identity)
-    rows = int(batch.learn_timesteps[b])
+    timesteps = int(batch.learn_timesteps[b])
     of_online, of_target = said(online, batch, b), said(target, batch, b)
     selector = [at_row.q for at_row in (of_online if config.double_q else of_target)]
-    actions = [int(a) for a in batch.learn.prev_action[b, 1:rows]]
-    reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :rows]]
+    actions = [int(a) for a in batch.learn.prev_action[b, 1:timesteps]]
+    reward = [config.reward_scale * float(r) for r in batch.learn.reward[b, :timesteps]]
     if "novel" in batch.learn_facts:
-        for t in range(rows):
+        for t in range(timesteps):
             reward[t] += config.novelty_weight if batch.learn_facts["novel"][b, t] else -config.repeat_cost
             if config.novelty_centred:
                 share = float(batch.novel_share[b])
@@ -200,7 +201,7 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau)
 
     def value(t: int, numbers: list[list[float]]) -> list[float]:
-        """The value of each action at row t, from its numbers."""
+        """The value of each action at step t, from its numbers."""
         if not soft:
             return numbers[losses.argmax(selector[t])]
         mixed = []
@@ -211,8 +212,8 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             mixed.append(total)
         return mixed
 
-    discount = batch.discount[b, :rows].tolist()
-    values = [value(t, of_target[t].numbers) for t in range(rows)]
+    discount = batch.discount[b, :timesteps].tolist()
+    values = [value(t, of_target[t].numbers) for t in range(timesteps)]
     learned = range(int(batch.learned_steps[b]))
     slack = getattr(config.returns, "tolerance", 0.0) * max(abs(max(q)) for q in selector)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
@@ -220,13 +221,13 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     if not is_categorical(target):
         plain = [v for (v,) in values]
         if config.returns.name == "n_step":
-            found = losses.targets(reward, discount, plain, rows, n, config.gamma, *pair)
+            found = losses.targets(reward, discount, plain, timesteps, n, config.gamma, *pair)
             return [[found[t]] for t in learned]
         return [
             [
                 pair[0](
                     losses.lambda_target(
-                        t, reward, discount, plain, greedy, rows, config.gamma, config.returns.q_lambda,
+                        t, reward, discount, plain, greedy, timesteps, config.gamma, config.returns.q_lambda,
                         config.returns.name == "watkins", pair[1],
                     )
                 )
@@ -235,18 +236,21 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
         ]  # fmt: skip
 
     atoms = target.head.prediction.atoms.tolist()
-    columns = [losses.targets(reward, discount, [z] * rows, rows, n, config.gamma, *pair) for z in atoms]
-    y = [[column[t] for column in columns] for t in range(rows - 1)]
+    columns = [
+        losses.targets(reward, discount, [z] * timesteps, timesteps, n, config.gamma, *pair) for z in atoms
+    ]
+    y = [[column[t] for column in columns] for t in range(timesteps - 1)]
 
     def masses(t: int) -> list[float]:
         """The probabilities of step t's target; with Q(lambda) the next step's too if the trace goes on."""
-        row = losses.bootstrap_step(t, rows, n)
-        mixture = values[row]
-        goes_on = row < rows - 1 and (config.returns.name == "peng" or greedy[row])
+        timestep = losses.bootstrap_step(t, timesteps, n)
+        mixture = values[timestep]
+        goes_on = timestep < timesteps - 1 and (config.returns.name == "peng" or greedy[timestep])
         if config.returns.name != "n_step" and goes_on:
             weight = config.returns.q_lambda
             mixture = [
-                (1 - weight) * now + weight * later for now, later in zip(mixture, masses(row), strict=True)
+                (1 - weight) * now + weight * later
+                for now, later in zip(mixture, masses(timestep), strict=True)
             ]
         return losses.project(list(zip(y[t], mixture, strict=True)), atoms)
 

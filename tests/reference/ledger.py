@@ -1,4 +1,4 @@
-"""Episodes written down row by row and copy by copy, the twin of whatever counts them."""
+"""Episodes written down timestep by timestep and copy by copy, the twin of whatever counts them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Entry(NamedTuple):
 
     copy: int
     rewards: list[float]
-    """One for each step; the FIRST row is no step."""
+    """One for each step; the FIRST timestep is no step."""
     terminated: bool
 
 
@@ -23,7 +23,7 @@ def total(rewards: list[float]) -> float:
 
 
 class Ledger:
-    """The open episode of each copy and all that have ended (NEXT_STEP autoreset)."""
+    """The open episode of each environment and all that have ended (NEXT_STEP autoreset)."""
 
     def __init__(self, num: int) -> None:
         self.open: list[list[float]] = [[] for _ in range(num)]
@@ -31,12 +31,13 @@ class Ledger:
         self.entries: list[Entry] = []
 
     def begin(self) -> None:
-        """New episodes in all copies; those that were open never end."""
+        """New episodes in all environments; those that were open never end."""
         self.open = [[] for _ in self.open]
         self.over = [False] * len(self.over)
 
     def write(self, reward: Any, terminated: Any, truncated: Any) -> list[Entry]:
-        """A row of every copy; the episodes that end with it, in the order of the copies."""
+        """A timestep of every environment; the episodes that end with it, in the order of the
+        environments."""
         ended = []
         for copy, rewards in enumerate(self.open):
             if self.over[copy]:

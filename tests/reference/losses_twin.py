@@ -34,24 +34,24 @@ def double_q(q_target: Sequence[float], q_selector: Sequence[float]) -> float:
     return q_target[argmax(q_selector)]
 
 
-def bootstrap_step(t: int, rows: int, n: int) -> int:
-    return min(t + n, rows - 1)
+def bootstrap_step(t: int, timesteps: int, n: int) -> int:
+    return min(t + n, timesteps - 1)
 
 
 def targets(
     reward: Sequence[float],
     discount: Sequence[float],
     value: Sequence[float],
-    rows: int,
+    timesteps: int,
     n: int,
     gamma: float,
     h: Transform = identity,
     h_inverse: Transform = identity,
 ) -> list[float]:
-    """y_t for t = 0..rows-2 of a sequence of so many real rows; row t holds what arrived at t."""
+    """y_t for t = 0..timesteps-2 of a sequence of so many real timesteps; step t holds what arrived at t."""
     ys = []
-    for t in range(rows - 1):
-        end = bootstrap_step(t, rows, n)
+    for t in range(timesteps - 1):
+        end = bootstrap_step(t, timesteps, n)
         y = 0.0
         for k in range(1, end - t + 1):
             y += gamma ** (k - 1) * reward[t + k]
@@ -82,7 +82,7 @@ def lambda_target(
     discount: Sequence[float],
     value: Sequence[float],
     greedy: Sequence[bool],
-    rows: int,
+    timesteps: int,
     gamma: float,
     lambda_: float,
     watkins: bool,
@@ -90,12 +90,12 @@ def lambda_target(
 ) -> float:
     """G_t as a sum over k of the k-step returns that the trace stops at, each with its weight."""
     total, weight, gain = 0.0, 1.0, 0.0
-    for k in range(1, rows - t):
-        row = t + k
-        gain += gamma ** (k - 1) * reward[row]
-        k_step = gain + (gamma**k * h_inverse(value[row]) if discount[row] != 0 else 0.0)
-        goes_on = lambda_ if not watkins or (row < rows - 1 and greedy[row]) else 0.0
-        if row == rows - 1:
+    for k in range(1, timesteps - t):
+        timestep = t + k
+        gain += gamma ** (k - 1) * reward[timestep]
+        k_step = gain + (gamma**k * h_inverse(value[timestep]) if discount[timestep] != 0 else 0.0)
+        goes_on = lambda_ if not watkins or (timestep < timesteps - 1 and greedy[timestep]) else 0.0
+        if timestep == timesteps - 1:
             goes_on = 0.0
         total += weight * (1 - goes_on) * k_step
         weight *= goes_on

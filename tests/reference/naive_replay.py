@@ -13,21 +13,22 @@ import numpy as np
 
 
 class Episode:
-    """Rows of one stream from a first row to a last one, or to the newest while it is open."""
+    """Timesteps of one stream from a first timestep to a last one, or to the newest while it is open."""
 
     def __init__(self, start: int) -> None:
-        self.start = start  # number of its first row in the stream
-        self.rows: list[dict[str, np.ndarray]] = []
+        self.start = start  # number of its first timestep in the stream
+        self.timesteps: list[dict[str, np.ndarray]] = []
         self.ended = False
         self.cuts: list[int] = []  # steps at which sequences end and the next ones begin
 
-    def anchors(self, period: int) -> list[tuple[int, int | None]]:
-        """(anchor's step, the step of the row that its sequence has to end at); None: it is open still."""
+    def starts(self, period: int) -> list[tuple[int, int | None]]:
+        """(sequence start's step, the step of the timestep that its sequence has to end at); None: it is open
+        still."""
         found: list[tuple[int, int | None]] = []
-        ends: list[int | None] = [*self.cuts, len(self.rows) - 1 if self.ended else None]
+        ends: list[int | None] = [*self.cuts, len(self.timesteps) - 1 if self.ended else None]
         for start, end in zip([0, *self.cuts], ends, strict=True):
-            last = len(self.rows) - 1 if end is None else end
-            found += [(anchor, end) for anchor in range(start, last, period)]
+            last = len(self.timesteps) - 1 if end is None else end
+            found += [(sequence_start, end) for sequence_start in range(start, last, period)]
         return found
 
 
@@ -46,16 +47,18 @@ class NaiveReplay:
         self.max_priority = 1.0
         self.forgotten: set[int] = set()
 
-    def append(self, rows: dict[str, np.ndarray], streams: list[int]) -> list[int]:
+    def append(self, timesteps: dict[str, np.ndarray], streams: list[int]) -> list[int]:
         for i, stream in enumerate(streams):
-            row = {name: self.cast(rows[name][i], field.dtype) for name, field in self.fields.items()}
+            timestep = {
+                name: self.cast(timesteps[name][i], field.dtype) for name, field in self.fields.items()
+            }
             episodes = self.episodes[stream]
-            if row["first"]:
+            if timestep["first"]:
                 if episodes and not episodes[-1].ended:
                     self.cut(episodes[-1])
                 episodes.append(Episode(self.rows_so_far(stream)))
-            episodes[-1].rows.append(row)
-            episodes[-1].ended = bool(row["last"])
+            episodes[-1].timesteps.append(timestep)
+            episodes[-1].ended = bool(timestep["last"])
         return self.note_new()
 
     def end_episodes(self, streams: list[int]) -> list[int]:
@@ -67,7 +70,7 @@ class NaiveReplay:
     def end_sequences(self) -> list[int]:
         for episodes in self.episodes:
             if episodes and not episodes[-1].ended:
-                episodes[-1].cuts.append(len(episodes[-1].rows) - 1)
+                episodes[-1].cuts.append(len(episodes[-1].timesteps) - 1)
         return self.note_new()
 
     def forget(self, ids: list[int]) -> None:
@@ -84,21 +87,21 @@ class NaiveReplay:
         return applied
 
     def write_back(self, ids: list[int], offsets: list[int], values: dict[str, np.ndarray]) -> int:
-        """Into the rows that are still stored, whatever episode they are of."""
+        """Into the timesteps that are still stored, whatever episode they are of."""
         written = 0
         for i, (id_, offset) in enumerate(zip(ids, offsets, strict=True)):
             stream, number = id_ % self.num_streams, id_ // self.num_streams + offset
             for episode in self.episodes[stream]:
                 step = number - episode.start
-                if 0 <= step < len(episode.rows) and self.is_stored(stream, number):
+                if 0 <= step < len(episode.timesteps) and self.is_stored(stream, number):
                     for name, of_field in values.items():
-                        episode.rows[step][name] = self.cast(of_field[i], self.fields[name].dtype)
+                        episode.timesteps[step][name] = self.cast(of_field[i], self.fields[name].dtype)
                     written += 1
         return written
 
     def cut(self, episode: Episode) -> None:
         episode.ended = True
-        episode.rows[-1]["last"] = np.True_
+        episode.timesteps[-1]["last"] = np.True_
 
     @staticmethod
     def cast(value: np.ndarray, dtype: Any) -> np.ndarray:
@@ -109,34 +112,36 @@ class NaiveReplay:
         return value.astype(dtype)
 
     def rows_so_far(self, stream: int) -> int:
-        return sum(len(episode.rows) for episode in self.episodes[stream])
+        return sum(len(episode.timesteps) for episode in self.episodes[stream])
 
     def num_steps(self) -> int:
         return sum(min(self.rows_so_far(stream), self.size) for stream in range(self.num_streams))
 
-    def is_stored(self, stream: int, row: int) -> bool:
-        return row >= self.rows_so_far(stream) - self.size
+    def is_stored(self, stream: int, timestep: int) -> bool:
+        return timestep >= self.rows_so_far(stream) - self.size
 
     def sampleable(self) -> dict[int, tuple[int, Episode, int]]:
-        """{id: (stream, episode, anchor's step in it)}, in the order of the rings' slots."""
+        """{id: (stream, episode, sequence start's step in it)}, in the order of the rings' slots."""
         found = []
         for stream in range(self.num_streams):
             oldest_stored = self.rows_so_far(stream) - self.size
             for episode in self.episodes[stream]:
-                last = len(episode.rows) - 1
-                for anchor, end in episode.anchors(self.layout.sequence_period):
+                last = len(episode.timesteps) - 1
+                for sequence_start, end in episode.starts(self.layout.sequence_period):
                     complete = end is not None
                     if not complete:
-                        complete = anchor + self.layout.learn_length - 1 + self.layout.n_step <= last
-                    if (episode.start + anchor) * self.num_streams + stream in self.forgotten:
+                        complete = sequence_start + self.layout.learn_length - 1 + self.layout.n_step <= last
+                    if (episode.start + sequence_start) * self.num_streams + stream in self.forgotten:
                         complete = False
-                    oldest = max(0, anchor - self.layout.burn_in_length - self.window)
+                    oldest = max(0, sequence_start - self.layout.burn_in_length - self.window)
                     if complete and episode.start + oldest >= oldest_stored:
-                        found.append((stream, (episode.start + anchor) % self.size, episode, anchor))
+                        found.append(
+                            (stream, (episode.start + sequence_start) % self.size, episode, sequence_start)
+                        )
         found.sort(key=lambda entry: entry[:2])
         return {
-            (episode.start + anchor) * self.num_streams + stream: (stream, episode, anchor)
-            for stream, _, episode, anchor in found
+            (episode.start + sequence_start) * self.num_streams + stream: (stream, episode, sequence_start)
+            for stream, _, episode, sequence_start in found
         }
 
     def note_new(self) -> list[int]:
@@ -168,35 +173,40 @@ class NaiveReplay:
         return [weight / max(raw) for weight in raw]
 
     def sequence(self, id_: int) -> dict[str, Any]:
-        """The blocks of one sequence as lists of rows, without padding."""
-        _, episode, anchor = self.sampleable()[id_]
-        start = anchor
-        while start > 0 and anchor - start < self.layout.burn_in_length:
+        """The blocks of one sequence as lists of timesteps, without padding."""
+        _, episode, sequence_start = self.sampleable()[id_]
+        start = sequence_start
+        while start > 0 and sequence_start - start < self.layout.burn_in_length:
             start -= 1
-        end = dict(episode.anchors(self.layout.sequence_period))[anchor]
-        last = len(episode.rows) - 1 if end is None else end
+        end = dict(episode.starts(self.layout.sequence_period))[sequence_start]
+        last = len(episode.timesteps) - 1 if end is None else end
         learn = []
-        for step in range(anchor, anchor + self.layout.learn_length + self.layout.n_step):
+        for step in range(sequence_start, sequence_start + self.layout.learn_length + self.layout.n_step):
             if step <= last:
-                learn.append(episode.rows[step])
-        learned = [step for step in range(anchor, anchor + self.layout.learn_length) if step + 1 <= last]
+                learn.append(episode.timesteps[step])
+        learned = [
+            step
+            for step in range(sequence_start, sequence_start + self.layout.learn_length)
+            if step + 1 <= last
+        ]
         return {
             "memory": {
-                name: [row[name] for row in episode.rows[max(0, start - field.window) : start]]
+                name: [timestep[name] for timestep in episode.timesteps[max(0, start - field.window) : start]]
                 for name, field in self.fields.items()
                 if field.window
             },
-            "burn_in": episode.rows[start:anchor],
+            "burn_in": episode.timesteps[start:sequence_start],
             "learn": learn,
             "learned_steps": len(learned),
             "episode_step": start,
         }
 
     def prefix(self, id_: int) -> tuple[list[dict[str, np.ndarray]], int] | None:
-        """Rows from the episode's start to the learned segment's end, and the anchor; None if not all stored."""
+        """Timesteps from the episode's start to the learned segment's end, and the sequence start; None if
+        not all stored."""
         if id_ not in self.sampleable():
             return None
-        stream, episode, anchor = self.sampleable()[id_]
+        stream, episode, sequence_start = self.sampleable()[id_]
         if not self.is_stored(stream, episode.start):
             return None
-        return episode.rows[:anchor] + self.sequence(id_)["learn"], anchor
+        return episode.timesteps[:sequence_start] + self.sequence(id_)["learn"], sequence_start

@@ -1,4 +1,4 @@
-"""Numpad once more: one copy, plain Python, one rule after the other."""
+"""Numpad once more: one environment, plain Python, one rule after the other."""
 
 from __future__ import annotations
 

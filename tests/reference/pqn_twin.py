@@ -1,8 +1,8 @@
-"""Recurrent PQN in plain loops (Gallici et al. 2025, arXiv 2407.04811): copy by copy, row by row.
+"""Recurrent PQN in plain loops (Gallici et al. 2025, arXiv 2407.04811): copy by copy, timestep by timestep.
 
-A rollout is a list of rows of one copy, with episodes that begin and end in it. Nothing is cut into parts:
-the network runs from the state that acting left, and starts anew at the first row of an episode. The network
-is written out as well, so that gradient flows from row to row.
+A rollout is a list of timesteps of one environment, with episodes that begin and end in it. Nothing is cut
+into parts: the network runs from the state that acting left, and starts anew at the first timestep of an
+episode. The network is written out as well, so that gradient flows from timestep to timestep.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return (x - mean) / torch.sqrt(variance + 1e-5) * weight + bias
 
 
-def step(p: dict[str, Tensor], row: Row, hidden: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+def step(p: dict[str, Tensor], timestep: Row, hidden: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
     """Q-values and the next hidden state: embeddings, two layers with LayerNorm and ReLU, a GRU, a head.
 
     The previous action's vector is added to what the GRU reads.
 
     Args:
         p: the network's parameters by their names.
-        starts: the first row of each component's embeddings.
+        starts: the first timestep of each component's embeddings.
     """
     table = p["encoder.observation.embedding.weight"]
-    parts = [table[start + value] for start, value in zip(starts, row.observation, strict=True)]
+    parts = [table[start + value] for start, value in zip(starts, timestep.observation, strict=True)]
     x = p["encoder.join.weight"] @ torch.cat(parts) + p["encoder.join.bias"]
     x = norm(x, p["encoder.layers.0.weight"], p["encoder.layers.0.bias"]).clamp(min=0)
     x = p["encoder.layers.2.weight"] @ x + p["encoder.layers.2.bias"]
     x = norm(x, p["encoder.layers.3.weight"], p["encoder.layers.3.bias"]).clamp(min=0)
-    if not row.first:
-        x = x + p["encoder.prev_action.weight"][row.prev_action]
-    h = torch.zeros_like(hidden) if row.first else hidden
+    if not timestep.first:
+        x = x + p["encoder.prev_action.weight"][timestep.prev_action]
+    h = torch.zeros_like(hidden) if timestep.first else hidden
     gru = "core.layers.0.gru."
     of_x = p[f"{gru}weight_ih_l0"] @ x + p[f"{gru}bias_ih_l0"]
     of_h = p[f"{gru}weight_hh_l0"] @ h + p[f"{gru}bias_hh_l0"]
@@ -73,12 +73,12 @@ def peng_returns(
     gamma: float,
     q_lambda: float,
 ) -> list[float | None]:
-    """The return of the action at each row but the last, None where the row ends an episode.
+    """The return of the action at each timestep but the last, None where the timestep ends an episode.
 
     Args:
-        rewards, goes_on, ends: as they arrive with each row: `ends` of the episode's last row, terminated or
-            truncated, `goes_on` unless it is terminated.
-        values: max_a Q of each row.
+        rewards, goes_on, ends: as they arrive with each row: `ends` of the episode's last timestep,
+            terminated or truncated, `goes_on` unless it is terminated.
+        values: max_a Q of each timestep.
     """
     found: list[float | None] = [None] * (len(rewards) - 1)
     for t in reversed(range(len(rewards) - 1)):
@@ -134,7 +134,7 @@ class NaivePQN:
         )
         observation = env.reset()[0]
         zero = torch.zeros(config.network.width, dtype=torch.float64)
-        self.rows: list[list[Row]] = [[] for _ in range(self.count)]
+        self.timesteps: list[list[Row]] = [[] for _ in range(self.count)]
         self.now = [Row(observation[i].tolist(), 0, 0.0, True, True, False, zero) for i in range(self.count)]
         self.env_steps = 0
         self.actions: list[list[int]] = []
@@ -150,14 +150,14 @@ class NaivePQN:
         draws = self.actor_generator.random(self.count)
         anything = self.actor_generator.integers(self.env.single_action_space.n, size=self.count)
         actions, hidden = [], []
-        for i, row in enumerate(self.now):
-            q, h = step(self.p, row, row.hidden, self.starts)
+        for i, timestep in enumerate(self.now):
+            q, h = step(self.p, timestep, timestep.hidden, self.starts)
             actions.append(
                 int(anything[i]) if draws[i] < self.epsilon() else q.tolist().index(max(q.tolist()))
             )
             hidden.append(h)
-            self.rows[i].append(row)
-        self.env_steps += [row.last for row in self.now].count(False)
+            self.timesteps[i].append(timestep)
+        self.env_steps += [timestep.last for timestep in self.now].count(False)
         self.actions.append(actions)
         observation, reward, terminated, truncated, _ = self.env.step(np.array(actions))
         self.now = [
@@ -169,37 +169,38 @@ class NaivePQN:
         ]  # fmt: skip
 
     def window(self, copy: int) -> list[Row]:
-        """The rows to learn from: the rollout's, the one before it, and its burn-in where that is learned."""
-        rows, length = self.rows[copy], self.config.learner.batches.length
-        start = len(rows) - length
-        if start == 0 or rows[start - 1].last:
-            return rows[start:]
+        """The timesteps to learn from: the rollout's, the one before it, and its burn-in where that is
+        learned."""
+        timesteps, length = self.timesteps[copy], self.config.learner.batches.length
+        start = len(timesteps) - length
+        if start == 0 or timesteps[start - 1].last:
+            return timesteps[start:]
         start -= 1
         before = self.config.replay.burn_in_length
-        while before and not rows[start].first:
+        while before and not timesteps[start].first:
             start, before = start - 1, before - 1
-        return rows[start:]
+        return timesteps[start:]
 
     def loss(self, p: dict[str, Tensor], copies: list[int]) -> Tensor | None:
-        """None where these copies took no action in the rollout."""
+        """None where these environments took no action in the rollout."""
         config, errors = self.config.learner, []
         for copy in copies:
-            rows = self.window(copy)
-            hidden, q = rows[0].hidden, []
-            for row in rows:
-                values, hidden = step(p, row, hidden, self.starts)
+            timesteps = self.window(copy)
+            hidden, q = timesteps[0].hidden, []
+            for timestep in timesteps:
+                values, hidden = step(p, timestep, hidden, self.starts)
                 q.append(values)
             returns = peng_returns(
-                [config.reward_scale * row.reward for row in rows],
-                [row.goes_on for row in rows],
-                [row.last for row in rows],
+                [config.reward_scale * timestep.reward for timestep in timesteps],
+                [timestep.goes_on for timestep in timesteps],
+                [timestep.last for timestep in timesteps],
                 [float(values.detach().max()) for values in q],
                 config.gamma,
                 config.returns.q_lambda,
             )
             for t, target in enumerate(returns):
                 if target is not None:
-                    errors.append((target - q[t][rows[t + 1].prev_action]) ** 2 / 2)
+                    errors.append((target - q[t][timesteps[t + 1].prev_action]) ** 2 / 2)
         return sum(errors) / len(errors) if errors else None
 
     def learn(self) -> None:

@@ -1,8 +1,9 @@
-"""A run tick by tick in plain loops: one copy of the task, one sequence and one priority after the other.
+"""A run vector step by vector step in plain loops: one copy of the task, one sequence and one priority after
+the other.
 
 The task, the network, one update of the learner and an evaluation are the package's own and are trusted here,
-since other tests hold them. All that lies between them is written anew: which row is stored, who is drawn
-with which weight, what an update is given, and where its results go.
+since other tests hold them. All that lies between them is written anew: which timestep is stored, who is
+drawn with which weight, what an update is given, and where its results go.
 """
 
 from __future__ import annotations
@@ -68,23 +69,23 @@ class NaiveTrainer:
         self.replay_generator = np.random.default_rng(self.seed(2))
         replay = config.replay
         fields = {
-            name: Field(spec.shape, replay.memory_dtype, "trace", spec.window)
+            name: Field(spec.shape, replay.memory_dtype, "memory", spec.window)
             for name, spec in network.memory_spec().items()
         }
         fields |= {
-            "observation": Field(self.task.observation_space.shape, np.int64, "rows"),
-            "prev_action": Field((), np.int64, "rows"),
-            "reward": Field((), np.float32, "rows"),
-            "discount": Field((), np.bool_, "rows"),
-            "first": Field((), np.bool_, "rows"),
-            "last": Field((), np.bool_, "rows"),
-            "novel": Field((), np.bool_, "rows"),
-            "q_max": Field((), np.float32, "rows"),
-            "q_taken": Field((), np.float32, "rows"),
+            "observation": Field(self.task.observation_space.shape, np.int64, "timesteps"),
+            "prev_action": Field((), np.int64, "timesteps"),
+            "reward": Field((), np.float32, "timesteps"),
+            "discount": Field((), np.bool_, "timesteps"),
+            "first": Field((), np.bool_, "timesteps"),
+            "last": Field((), np.bool_, "timesteps"),
+            "novel": Field((), np.bool_, "timesteps"),
+            "q_max": Field((), np.float32, "timesteps"),
+            "q_taken": Field((), np.float32, "timesteps"),
             "version": Field((), np.int64, "stored"),
         }
         window = max((spec.window for spec in network.memory_spec().values()), default=0)
-        fields["trace_version"] = Field((), np.int64, "trace" if window else "stored", window)
+        fields["trace_version"] = Field((), np.int64, "memory" if window else "stored", window)
         self.trace_names = list(network.memory_spec())
         self.replay = NaiveReplay(
             fields,
@@ -107,7 +108,7 @@ class NaiveTrainer:
         self.states: list[Any] = [None] * self.num_envs
         self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
         self.tried: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(self.num_envs)]
-        """The observations of each copy's episode so far."""
+        """The observations of each environment's episode so far."""
         self.novel_share, self.steps_in_share = 0.0, 0
         self.env_steps = self.updates_due = self.evaluations = 0
 
@@ -124,7 +125,7 @@ class NaiveTrainer:
         return self.config.warmup_env_steps
 
     def advance(self) -> EvaluationResult | None:
-        """One tick; the evaluation where one is due."""
+        """One vector step; the evaluation where one is due."""
         before = self.env_steps
         self.act()
         due = int(max(0, self.env_steps - self.warmup) / self.config.learner.batches.env_steps_per_update)
@@ -161,13 +162,13 @@ class NaiveTrainer:
     def act(self) -> None:
         draws = self.actor_generator.random(self.num_envs)
         anything = self.actor_generator.integers(self.num_actions, size=self.num_envs)
-        rows, actions = [], []
+        timesteps, actions = [], []
         for i in range(self.num_envs):
             if self.first[i]:
                 self.states[i], self.shown[i] = self.acting.initial_state(1), []
             seen = np.array(self.observation[i]).ravel().tolist()
             asked = self.config.learner.novelty_weight > 0 or self.config.learner.repeat_cost > 0
-            row: dict[str, Any] = {
+            timestep: dict[str, Any] = {
                 "observation": np.array(self.observation[i]),
                 "prev_action": self.prev_action[i],
                 "reward": self.reward[i],
@@ -179,7 +180,7 @@ class NaiveTrainer:
                 "trace_version": self.version,
             }
             self.shown[i].append(seen)
-            output, self.states[i], trace = self.acting(self.inputs([[row]]), self.states[i])
+            output, self.states[i], trace = self.acting(self.inputs([[timestep]]), self.states[i])
             q = output.q[0, 0].tolist()
             tried, optimism = self.tried[i], self.config.actor.optimism
             bonus = [optimism / (tried[(*seen, a)] + 1) for a in range(self.num_actions)]
@@ -187,17 +188,17 @@ class NaiveTrainer:
             action = int(anything[i]) if draws[i] < self.epsilon(i) else best
             if not self.last[i]:
                 tried[(*seen, action)] += 1
-            row |= {"q_max": max(q), "q_taken": q[action]}
-            row |= {name: getattr(trace, name)[0, 0].numpy() for name in self.trace_names}
-            rows.append(row)
+            timestep |= {"q_max": max(q), "q_taken": q[action]}
+            timestep |= {name: getattr(trace, name)[0, 0].numpy() for name in self.trace_names}
+            timesteps.append(timestep)
             actions.append(action)
         self.env_steps += self.last.count(False)
-        led_to = [row["novel"] for row in rows if not row["first"]]
+        led_to = [timestep["novel"] for timestep in timesteps if not timestep["first"]]
         if led_to:
             self.steps_in_share += len(led_to)
             assert self.steps_in_share <= 10_000, "a plain mean is that of fewer steps"
             self.novel_share += sum(new - self.novel_share for new in led_to) / self.steps_in_share
-        stored = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        stored = {name: np.array([timestep[name] for timestep in timesteps]) for name in timesteps[0]}
         for id_ in self.replay.append(stored, list(range(self.num_envs))):
             if self.config.replay.priority_exponent > 0:
                 self.replay.update_priorities([id_], [self.first_priority(id_)])
@@ -209,21 +210,21 @@ class NaiveTrainer:
     def first_priority(self, id_: int) -> float:
         """From what the actor saw: n-step targets of its largest Q-values."""
         config, sequence = self.config.learner, self.replay.sequence(id_)
-        rows = sequence["learn"]
+        timesteps = sequence["learn"]
         y = losses.targets(
             [
-                config.reward_scale * float(row["reward"])
-                + (config.novelty_weight if row["novel"] else -config.repeat_cost)
+                config.reward_scale * float(timestep["reward"])
+                + (config.novelty_weight if timestep["novel"] else -config.repeat_cost)
                 - self.mean_of_novelty()
-                for row in rows
+                for timestep in timesteps
             ],
-            [float(row["discount"]) for row in rows],
-            [float(row["q_max"]) for row in rows],
-            len(rows),
+            [float(timestep["discount"]) for timestep in timesteps],
+            [float(timestep["q_max"]) for timestep in timesteps],
+            len(timesteps),
             config.n_step,
             config.gamma,
         )
-        deltas = [y[t] - float(rows[t]["q_taken"]) for t in range(sequence["learned_steps"])]
+        deltas = [y[t] - float(timesteps[t]["q_taken"]) for t in range(sequence["learned_steps"])]
         return losses.priority(deltas, 0.9)
 
     def mean_of_novelty(self) -> float:
@@ -244,7 +245,7 @@ class NaiveTrainer:
         if self.refreshed:
             fresh = update.memory
             assert fresh is not None
-            values: dict[str, Any] = {name: rows.numpy() for name, rows in fresh.rows.items()}
+            values: dict[str, Any] = {name: timesteps.numpy() for name, timesteps in fresh.timesteps.items()}
             versions = [min([before, *self.memory_versions(id_)]) for id_ in ids]
             values["trace_version"] = [versions[b] for b in fresh.sequence]
             self.replay.write_back([ids[b] for b in fresh.sequence], fresh.offset.tolist(), values)
@@ -286,26 +287,32 @@ class NaiveTrainer:
             burn_in_timesteps=torch.tensor(list(map(len, burn_in))),
             learn=self.inputs(learn),
             discount=torch.tensor(
-                [[float(row["discount"]) for row in rows] + [1.0] * (longest - len(rows)) for rows in learn]
+                [
+                    [float(timestep["discount"]) for timestep in timesteps]
+                    + [1.0] * (longest - len(timesteps))
+                    for timesteps in learn
+                ]
             ),
             learn_timesteps=torch.tensor(list(map(len, learn))),
             learned_steps=torch.tensor([sequence["learned_steps"] for sequence in found]),
             importance_weights=torch.tensor(self.replay.weights(ids)),
             **{
                 f"{block}_facts": {
-                    "novel": self.padded([[row["novel"] for row in s] for s in rows], ()).bool()
+                    "novel": self.padded(
+                        [[timestep["novel"] for timestep in s] for s in timesteps], ()
+                    ).bool()
                 }
-                for block, rows in (("burn_in", burn_in), ("learn", learn))
+                for block, timesteps in (("burn_in", burn_in), ("learn", learn))
             },
             novel_share=torch.full((len(ids),), self.novel_share, dtype=torch.float64),
         )
 
     def inputs(self, blocks: list[list[dict[str, Any]]]) -> StepInputs:
-        """[B, T] rows, as many as the longest block has."""
+        """[B, T] timesteps, as many as the longest block has."""
         observed = self.task.observation_space.shape
 
         def column(name: str, shape: tuple[int, ...] = ()) -> Tensor:
-            return self.padded([[row[name] for row in rows] for rows in blocks], shape)
+            return self.padded([[timestep[name] for timestep in timesteps] for timesteps in blocks], shape)
 
         columns = column("observation", observed), column("prev_action"), column("reward"), column("first")
         return StepInputs(*(x.to(kind) for x, kind in zip(columns, INPUT_KINDS, strict=True)))
@@ -314,7 +321,7 @@ class NaiveTrainer:
         """[B, longest, *shape] with zeros behind the shorter blocks, or before them; nobody reads these."""
         longest = max(map(len, blocks))
         filled = np.zeros((len(blocks), longest, *shape))
-        for b, rows in enumerate(blocks):
-            for i, row in enumerate(rows):
-                filled[b, longest - len(rows) + i if left else i] = row
+        for b, timesteps in enumerate(blocks):
+            for i, timestep in enumerate(timesteps):
+                filled[b, longest - len(timesteps) + i if left else i] = timestep
         return torch.from_numpy(filled)

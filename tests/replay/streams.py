@@ -1,4 +1,4 @@
-"""Rows whose content says where they belong, and random streams of them."""
+"""Timesteps whose content says where they belong, and random streams of them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import numpy as np
 from replay import Field, ProportionalSampler, Sampler, SequenceLayout, SequenceReplay
 
 FIELDS = {
-    "observation": Field((2,), np.uint16, "rows", 3),  # (stream + 1, row number + 1): 0 was never written
-    "prev_action": Field((), np.uint8, "rows"),
-    "reward": Field((), np.float32, "rows"),
-    "first": Field((), np.bool_, "rows"),
-    "last": Field((), np.bool_, "rows"),
+    "observation": Field(
+        (2,), np.uint16, "timesteps", 3
+    ),  # (stream + 1, timestep number + 1): 0 was never written
+    "prev_action": Field((), np.uint8, "timesteps"),
+    "reward": Field((), np.float32, "timesteps"),
+    "first": Field((), np.bool_, "timesteps"),
+    "last": Field((), np.bool_, "timesteps"),
     "q_max": Field((), np.float32, "stored"),
-    "trace": Field((2, 3), np.float16, "trace", 4),
-    "hidden": Field((), np.float32, "trace", 1),
+    "trace": Field((2, 3), np.float16, "memory", 4),
+    "hidden": Field((), np.float32, "memory", 1),
 }
 
 
 class Streams:
-    """Several streams of episodes: `rows(streams, first, last)` makes the next row of each."""
+    """Several streams of episodes: `timesteps(streams, first, last)` makes the next timestep of each."""
 
     def __init__(self, num_streams: int) -> None:
         self.count = np.zeros(num_streams, np.int64)
         self.open = np.zeros(num_streams, np.bool_)
 
-    def rows(self, streams: np.ndarray, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
+    def timesteps(self, streams: np.ndarray, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
         number = self.count[streams]
         self.count[streams] += 1
         self.open[streams] = ~last
@@ -69,5 +71,5 @@ def append_episode(
     which, ids = np.array([stream]), []
     for step in range(num_timesteps):
         last = ended and step == num_timesteps - 1
-        ids.extend(replay.append(streams.rows(which, np.array([step == 0]), np.array([last])), which))
+        ids.extend(replay.append(streams.timesteps(which, np.array([step == 0]), np.array([last])), which))
     return [int(id_) for id_ in ids]

@@ -1,8 +1,9 @@
-"""Tables of stream -> anchors.
+"""Tables of stream -> sequence starts.
 
-In a stream F is a first row, - a row in between, L a last one, S an episode of a single row, and | ends the
-open sequences. A table's right
-side lists, under the row that completes them, `anchor row:real learn rows` of each new sequence.
+In a stream F is a first timestep, - a timestep in between, L a last one, S an episode of a single timestep,
+and | ends the open sequences. A table's right
+side lists, under the timestep that completes them, `sequence start timestep:real learn timesteps` of each new
+sequence.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ import pytest
 from replay.accumulator import Accumulator, SequenceLayout
 
 TABLES = [
-    # learn 4, period 4, n 2: an anchor needs its 6 rows, or the episode's end.
+    # learn 4, period 4, n 2: a sequence start needs its 6 timesteps, or the episode's end.
     (
         (4, 4, 2),
         # 0 1 2 3 4 5   6 7 8 9   10  11
         "F - - - - -   - - - -   -   L",
         {5: ["0:6"], 9: ["4:6"], 11: ["8:4"]},
     ),
-    # The last row is never learned: with 4 transitions there is no anchor at 4.
+    # The last timestep is never learned: with 4 transitions there is no sequence start at 4.
     ((4, 4, 2), "F - - - L F", {4: ["0:5"]}),
     # With 5 transitions there is, and it learns one step.
     ((4, 4, 2), "F - - - - L F", {5: ["0:6", "4:2"]}),
     # Episodes shorter than anything: one transition, none at all.
     ((4, 4, 2), "F L S F L", {1: ["0:2"], 4: ["3:2"]}),
-    # F without L before it ends the open episode one row earlier, as truncated.
+    # F without L before it ends the open episode one timestep earlier, as truncated.
     ((4, 4, 2), "F - - F - L", {3: ["0:3"], 5: ["3:3"]}),
-    # ... where that episode has one row it has no transition.
+    # ... where that episode has one timestep it has no transition.
     ((4, 4, 2), "F F L", {2: ["1:2"]}),
-    # A first row that cuts and ends at once.
+    # A first timestep that cuts and ends at once.
     ((4, 4, 2), "F - S F", {2: ["0:2"]}),
     # Overlapping sequences: period 2.
     ((4, 2, 1), "F - - - - - L", {4: ["0:5"], 6: ["2:5", "4:3"]}),
     # Period 1, learn 1, n 3: every step its own sequence, shorter tails at the end only.
     ((1, 1, 3), "F - - - - L", {3: ["0:4"], 4: ["1:4"], 5: ["2:4", "3:3", "4:2"]}),
-    # Sequences end, and the episode goes on in one that begins at the row where they did.
+    # Sequences end, and the episode goes on in one that begins at the timestep where they did.
     ((4, 4, 2), "F - - | - - L", {2: ["0:3"], 5: ["2:4"]}),
     # ... whole ones and the rest of the last one, from which the next is counted.
     ((4, 4, 1), "F - - - - - | - - - - - L", {4: ["0:5"], 5: ["4:2"], 9: ["5:5"], 11: ["9:3"]}),
-    # Nothing is ended twice, nor where an episode is over or has one row.
+    # Nothing is ended twice, nor where an episode is over or has one timestep.
     ((4, 4, 1), "F - - - - | | L | F | - L", {4: ["0:5"], 5: ["4:2"], 8: ["6:3"]}),
     # learn 1, n 1: the one-step case.
     ((1, 1, 1), "F - L F L", {1: ["0:2"], 2: ["1:2"], 4: ["3:2"]}),
@@ -55,29 +56,31 @@ def test_table(
     learn_length, period, n_step = shape
     accumulator = Accumulator(SequenceLayout(learn_length, period, 7, n_step), num_streams=3)
     found: dict[int, list[str]] = {}
-    row = -1
+    timestep = -1
     for kind in timeline.split():
         if kind == "|":
             ended = accumulator.end_sequences()
             assert (ended.streams == stream).all()
-            if len(ended.rows):
-                of_row = (f"{a}:{n}" for a, n in zip(ended.rows, ended.learn_timesteps, strict=True))
-                found[row] = sorted([*found.get(row, []), *of_row])
+            if len(ended.timesteps):
+                of_row = (f"{a}:{n}" for a, n in zip(ended.timesteps, ended.learn_timesteps, strict=True))
+                found[timestep] = sorted([*found.get(timestep, []), *of_row])
             continue
-        row += 1
-        tick = accumulator.append(np.array([stream]), np.array([kind in "FS"]), np.array([kind in "LS"]))
-        assert tick.rows == [row]
-        anchors = tick.anchors
-        assert (anchors.streams == stream).all()
-        if len(anchors.rows):
-            found[row] = sorted(
-                f"{a}:{n}" for a, n in zip(anchors.rows, anchors.learn_timesteps, strict=True)
+        timestep += 1
+        vector_step = accumulator.append(
+            np.array([stream]), np.array([kind in "FS"]), np.array([kind in "LS"])
+        )
+        assert vector_step.timesteps == [timestep]
+        starts = vector_step.starts
+        assert (starts.streams == stream).all()
+        if len(starts.timesteps):
+            found[timestep] = sorted(
+                f"{a}:{n}" for a, n in zip(starts.timesteps, starts.learn_timesteps, strict=True)
             )
     assert found == expected
 
 
 def test_streams_are_independent() -> None:
-    """Two streams whose episodes end at different ticks; the second one misses a tick."""
+    """Two streams whose episodes end at different vector steps; the second one misses a vector step."""
     accumulator = Accumulator(SequenceLayout(2, 2, 0, 1), num_streams=2)
     both, one = np.array([0, 1]), np.array([0])
     new = []
@@ -89,10 +92,11 @@ def test_streams_are_independent() -> None:
     ]:
         new.append(accumulator.append(streams, np.array(first), np.array(last)))
     found = [
-        sorted(zip(tick.anchors.streams.tolist(), tick.anchors.rows.tolist(), strict=True)) for tick in new
+        sorted(zip(vector_step.starts.streams.tolist(), vector_step.starts.timesteps.tolist(), strict=True))
+        for vector_step in new
     ]
     assert found == [[], [], [(0, 0), (1, 0)], [(0, 2)]]
-    assert [tick.episode_steps.tolist() for tick in new] == [[0, 0], [1], [2, 1], [3, 0]]
+    assert [vector_step.episode_steps.tolist() for vector_step in new] == [[0, 0], [1], [2, 1], [3, 0]]
 
 
 def test_end_episodes_leaves_ended_ones_alone() -> None:
@@ -100,13 +104,13 @@ def test_end_episodes_leaves_ended_ones_alone() -> None:
     both = np.array([0, 1])
     accumulator.append(both, np.array([True, True]), np.array([False, False]))
     accumulator.append(both, np.array([False, False]), np.array([False, True]))
-    anchors = accumulator.end_episodes(both)
-    assert (anchors.streams.tolist(), anchors.rows.tolist(), anchors.learn_timesteps.tolist()) == (
+    starts = accumulator.end_episodes(both)
+    assert (starts.streams.tolist(), starts.timesteps.tolist(), starts.learn_timesteps.tolist()) == (
         [0],
         [0],
         [2],
     )
-    assert len(accumulator.end_episodes(both).rows) == 0
+    assert len(accumulator.end_episodes(both).timesteps) == 0
 
 
 def test_row_after_an_end_must_be_first() -> None:

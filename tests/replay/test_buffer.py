@@ -34,9 +34,9 @@ def test_bytes_are_those_allocated(capacity: int, num_streams: int) -> None:
 
 
 def test_batch_by_hand() -> None:
-    """learn 4, n 2, burn_in 2, window 4, an episode of 12 rows: the sequence at anchor 8.
+    """learn 4, n 2, burn_in 2, window 4, an episode of 12 rows: the sequence at sequence start 8.
 
-    row        0  1  2  3  4  5  6  7  8  9 10 11
+    timestep        0  1  2  3  4  5  6  7  8  9 10 11
     block            m  m  m  m  b  b  =  =  =  .
     """
     replay, streams = small_replay(), Streams(1)
@@ -60,14 +60,14 @@ def test_batch_by_hand() -> None:
 
 
 def test_padding_and_cropping_by_hand() -> None:
-    """A whole sequence beside an episode of one transition: rows are padded right, memory left."""
+    """A whole sequence beside an episode of one transition: timesteps are padded right, memory left."""
     replay, streams = small_replay(), Streams(1)
     ids = append_episode(replay, streams, 0, 9) + append_episode(replay, streams, 0, 2)
     assert ids == [0, 4, 9]
     replay.update_priorities(ids, [0.0, 1.0, 1.0])
     batch, info = replay.sample(2, np.random.default_rng(0))
     assert info.ids.tolist() == [4, 9]
-    assert batch.memory_valid.tolist() == [[True, True], [False, False]]  # 2 rows of 4: cropped
+    assert batch.memory_valid.tolist() == [[True, True], [False, False]]  # 2 timesteps of 4: cropped
     assert batch.memory["trace"].shape == (2, 2, 2, 3)
     assert (batch.learn["observation"][:, :, 1] - 1).tolist() == [[4, 5, 6, 7, 8], [9, 10, 10, 10, 10]]
     assert batch.learned_steps.tolist() == [4, 1]
@@ -83,17 +83,17 @@ def test_blocks_may_be_empty() -> None:
     assert batch.memory_valid.shape == (2, 0)
     assert batch.burn_in["observation"].shape == (2, 0, 2)
     assert batch.learn["observation"].shape == (2, 3, 2)
-    rows, counts, learned = replay.learn_timesteps([], ["q_max"])
-    assert (rows["q_max"].shape, len(counts), len(learned)) == ((0, 0), 0, 0)
-    assert len(replay.prefix([], ["q_max"]).row_counts) == 0
+    timesteps, counts, learned = replay.learn_timesteps([], ["q_max"])
+    assert (timesteps["q_max"].shape, len(counts), len(learned)) == ((0, 0), 0, 0)
+    assert len(replay.prefix([], ["q_max"]).counts) == 0
 
 
 def test_a_network_without_memory() -> None:
     fields = {name: replace(FIELDS[name], window=0) for name in ("observation", "first", "last")}
     replay = SequenceReplay(fields, SequenceLayout(1, 1, 0, 1), 3, 1, proportional(0.9, 0.6))
     for step in range(8):
-        rows = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
-        replay.append({name: np.array(value) for name, value in rows.items()})
+        timesteps = {"observation": [[1, step]], "first": [step == 0], "last": [False]}
+        replay.append({name: np.array(value) for name, value in timesteps.items()})
     batch, _ = replay.sample(2, np.random.default_rng(0))
     assert batch.memory == {}
     assert batch.memory_valid.shape == (2, 0)
@@ -101,45 +101,48 @@ def test_a_network_without_memory() -> None:
 
 
 def test_eviction_waits_for_the_last_row_that_is_needed() -> None:
-    """Ring of 13 rows, reach 6 (window 4 + burn_in 2): an endless episode, anchors 0, 4, 8, ...
+    """Ring of 13 timesteps, reach 6 (window 4 + burn_in 2): an endless episode, sequence starts 0, 4, 8, ...
 
-    Row t overwrites row t - 13. Anchor 0, 4 need row 0; anchor 8 needs row 2; anchor 12 needs row 6.
+    Step t overwrites step t - 13. Anchor 0, 4 need step 0; sequence start 8 needs step 2; sequence start 12
+    needs step 6.
     """
     replay, streams = small_replay(capacity=13), Streams(1)
     alive = []
     for step in range(21):
-        rows = streams.rows(np.array([0]), np.array([step == 0]), np.array([False]))
-        replay.append(rows)
+        timesteps = streams.timesteps(np.array([0]), np.array([step == 0]), np.array([False]))
+        replay.append(timesteps)
         alive.append([id_ for id_ in range(0, 24, 4) if replay.update_priorities([id_], [1.0])])
     assert alive[12] == [0, 4]
-    assert alive[13] == [4, 8][1:]  # row 0 is gone, and with it anchors 0 and 4
+    assert alive[13] == [4, 8][1:]  # step 0 is gone, and with it sequence starts 0 and 4
     assert alive[14] == [8]
-    assert alive[15] == []  # row 2 is gone
+    assert alive[15] == []  # step 2 is gone
     assert alive[17] == [12]
     assert alive[18] == [12]
-    assert alive[19] == []  # row 6 is gone
+    assert alive[19] == []  # step 6 is gone
 
 
-def run_on(replay: SequenceReplay, streams: Streams, random: np.random.Generator, ticks: int) -> list[Any]:
+def run_on(
+    replay: SequenceReplay, streams: Streams, random: np.random.Generator, vector_steps: int
+) -> list[Any]:
     """Random operations; everything that comes out of them."""
     out: list[Any] = []
-    for _ in range(ticks):
+    for _ in range(vector_steps):
         which = np.arange(replay.num_streams)
         last = random.random(len(which)) < 0.1
-        out.append(replay.append(streams.rows(which, ~streams.open, last)))
+        out.append(replay.append(streams.timesteps(which, ~streams.open, last)))
         if replay.num_sequences:
             batch, info = replay.sample(4, random)
             out += [info, batch, replay.update_priorities(info.ids, random.exponential(1.0, 4))]
     return out
 
 
-@pytest.mark.parametrize("ticks", [0, 5, 40, 500])
-def test_state_continues_bit_for_bit(ticks: int) -> None:
+@pytest.mark.parametrize("vector_steps", [0, 5, 40, 500])
+def test_state_continues_bit_for_bit(vector_steps: int) -> None:
     original, streams = small_replay(capacity=150, num_streams=3), Streams(3)
     random = np.random.default_rng(0)
-    run_on(original, streams, random, ticks)
+    run_on(original, streams, random, vector_steps)
     state = original.get_state()
-    assert all(len(ring) == original.num_steps for ring in state["rows"].values())  # rows in use only
+    assert all(len(ring) == original.num_steps for ring in state["rows"].values())  # timesteps in use only
 
     resumed, streams_too = small_replay(capacity=150, num_streams=3), Streams(3)
     run_on(resumed, Streams(3), np.random.default_rng(9), 17)  # what was in it before does not matter
@@ -149,7 +152,7 @@ def test_state_continues_bit_for_bit(ticks: int) -> None:
     random_too.bit_generator.state = random.bit_generator.state
     expected = run_on(
         original, streams, random, 200
-    )  # the saved state is a copy: going on does not change it
+    )  # the saved state is an environment: going on does not change it
     np.testing.assert_equal(run_on(resumed, streams_too, random_too, 200), expected)
     np.testing.assert_equal(resumed.get_state(), original.get_state())
 
@@ -188,8 +191,8 @@ def test_state_of_another_replay_is_refused() -> None:
 
 
 def one_row(**changed: Any) -> dict[str, Any]:
-    rows = Streams(1).rows(np.array([0]), np.array([True]), np.array([False]))
-    return rows | changed
+    timesteps = Streams(1).timesteps(np.array([0]), np.array([True]), np.array([False]))
+    return timesteps | changed
 
 
 def test_floats_saturate() -> None:
@@ -197,16 +200,18 @@ def test_floats_saturate() -> None:
     replay = small_replay()
     values = np.array([1e6, -1e6, np.inf, -np.inf, 65_519.0, np.nan], np.float32)
     with np.errstate(all="raise"), pytest.warns(UserWarning, match="trace: float16 ends at 65504"):
-        replay.append(one_row(memory=values.reshape(1, 2, 3), hidden=np.array([1e300])))
+        replay.append(one_row(trace=values.reshape(1, 2, 3), hidden=np.array([1e300])))
     assert replay.saturated == 5
     state = replay.get_state()
     replay = small_replay()
     replay.set_state(state)
     replay.append(one_row(first=np.array([False]), last=np.array([True])))
     assert replay.saturated == 5
-    rows, _, _ = replay.learn_timesteps([0], ["trace", "hidden"])
-    np.testing.assert_array_equal(rows["trace"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan])
-    assert rows["hidden"][0, 0] == np.finfo(np.float32).max
+    timesteps, _, _ = replay.learn_timesteps([0], ["trace", "hidden"])
+    np.testing.assert_array_equal(
+        timesteps["trace"][0, 0].ravel(), [65504, -65504, 65504, -65504, 65504, np.nan]
+    )
+    assert timesteps["hidden"][0, 0] == np.finfo(np.float32).max
 
 
 @pytest.mark.parametrize(
@@ -247,28 +252,34 @@ def test_exact_conversions_are_fine() -> None:
 )
 def test_bad_streams(streams: list[float], message: str) -> None:
     replay = small_replay(num_streams=2)
-    rows = Streams(2).rows(np.array([0, 1]), np.array([True, True]), np.array([False, False]))
+    timesteps = Streams(2).timesteps(np.array([0, 1]), np.array([True, True]), np.array([False, False]))
     with pytest.raises(ValueError, match=message):
-        replay.append(rows, streams)
+        replay.append(timesteps, streams)
     with pytest.raises(ValueError, match=message):
         replay.end_episodes(streams)
 
 
 def test_bad_fields() -> None:
     layout = SequenceLayout(4, 4, 2, 2)
-    ends = {"first": Field((), np.bool_, "rows"), "last": Field((), np.bool_, "rows")}
+    ends = {"first": Field((), np.bool_, "timesteps"), "last": Field((), np.bool_, "timesteps")}
     for fields, message in (
         ({"first": ends["first"]}, "'last' is missing"),
-        (ends | {"last": Field((), np.uint8, "rows")}, r"last is .*; it must be Field\(\(\), bool, 'rows'\)"),
         (
-            ends | {"x": Field((), np.float32, "trace")},
-            "x.window is 0; it must be at least 1 for block 'trace'",
+            ends | {"last": Field((), np.uint8, "timesteps")},
+            r"last is .*; it must be Field\(\(\), bool, 'timesteps'\)",
+        ),
+        (
+            ends | {"x": Field((), np.float32, "memory")},
+            "x.window is 0; it must be at least 1 for block 'memory'",
         ),
         (ends | {"x": Field((), np.float32, "stored", 2)}, "x.window is 2; it must be 0 for block 'stored'"),
-        (ends | {"x": Field((), np.float32, "rows", -1)}, "x.window is -1; it must be at least 0"),
+        (ends | {"x": Field((), np.float32, "timesteps", -1)}, "x.window is -1; it must be at least 0"),
         (ends | {"x": Field((), np.float32, "elsewhere")}, "x.block is 'elsewhere'"),  # type: ignore[arg-type]
-        (ends | {"x": Field((), object, "rows")}, "x.dtype is object"),
-        (ends | {"episode_step": Field((), np.int64, "rows")}, "'episode_step' is kept by the replay itself"),
+        (ends | {"x": Field((), object, "timesteps")}, "x.dtype is object"),
+        (
+            ends | {"episode_step": Field((), np.int64, "timesteps")},
+            "'episode_step' is kept by the replay itself",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             SequenceReplay(fields, layout, 100, 1, UniformSampler)
@@ -288,7 +299,7 @@ def test_unknown_names_and_ids() -> None:
     ids = append_episode(replay, streams, 0, 5)
     with pytest.raises(ValueError, match="names: 'q_min' is not a field"):
         replay.learn_timesteps(ids, ["q_min"])
-    for wrong in (1, 3, 4000, -200):  # no anchors: inside, of no episode, not there yet, never
+    for wrong in (1, 3, 4000, -200):  # no sequence starts: inside, of no episode, not there yet, never
         with pytest.raises(ValueError, match=f"ids: {wrong} is no sampleable sequence"):
             replay.learn_timesteps([wrong], ["q_max"])
         assert replay.update_priorities([wrong], [5.0]) == 0
@@ -297,7 +308,7 @@ def test_unknown_names_and_ids() -> None:
 
 
 def test_written_back_is_what_is_sampled() -> None:
-    """In the field's dtype, saturated; other fields of the row stay."""
+    """In the field's dtype, saturated; other fields of the timestep stay."""
     replay, streams = small_replay(), Streams(1)
     ids = append_episode(replay, streams, 0, 12)
     replay.update_priorities(ids, [0.0, 0.0, 1e6])
@@ -306,22 +317,22 @@ def test_written_back_is_what_is_sampled() -> None:
     batch, _ = replay.sample(1, np.random.default_rng(0))
     assert batch.memory["trace"][0, :, 0, 0].tolist() == [2.0, 3.0, 65504.0, 65504.0]
     assert (batch.memory["hidden"] - 0.125).tolist() == [[5.0]]
-    with pytest.raises(ValueError, match="values: 'reward' is of block 'rows'"):
+    with pytest.raises(ValueError, match="values: 'reward' is of block 'timesteps'"):
         replay.write_back([8], [0], {"reward": [1.0]})
     with pytest.raises(ValueError, match=r"trace: shape is \(1, 3\); it must be \(1, 2, 3\)"):
         replay.write_back([8], [0], {"trace": np.zeros((1, 3))})
 
 
 def test_a_cut_episode_ends_at_a_last_row() -> None:
-    """However it ended, the last row of an ended episode says so."""
+    """However it ended, the last timestep of an ended episode says so."""
     replay, streams = small_replay(), Streams(1)
     append_episode(replay, streams, 0, 3, ended=False)
     append_episode(replay, streams, 0, 3, ended=False)
     assert replay.end_episodes().tolist() == [3]
     assert replay.end_episodes().tolist() == []
-    rows, counts, _ = replay.learn_timesteps([0, 3], ["last"])
+    timesteps, counts, _ = replay.learn_timesteps([0, 3], ["last"])
     assert counts.tolist() == [3, 3]
-    assert rows["last"].tolist() == [[False, False, True]] * 2
+    assert timesteps["last"].tolist() == [[False, False, True]] * 2
 
 
 class Newest:
@@ -355,7 +366,8 @@ class Newest:
 
 
 def test_the_buffer_knows_a_sampler_by_its_protocol() -> None:
-    """It is told how many rows there are when a sequence comes: the episode of 12 rows completes 5, 9, 11."""
+    """It is told how many timesteps there are when a sequence comes: the episode of 12 timesteps completes 5,
+    9, 11."""
     layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
     made: list[Newest] = []
 

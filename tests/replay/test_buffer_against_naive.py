@@ -1,4 +1,5 @@
-"""The replay and its naive twin, over random operation sequences: equal in every id, probability and row."""
+"""The replay and its naive twin, over random operation sequences: equal in every id, probability and
+timestep."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.reference.naive_replay import NaiveReplay
 from tests.replay.streams import FIELDS, Streams, proportional
 
 WINDOW = max(field.window for field in FIELDS.values())
-ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "rows"]
+ROW_NAMES = [name for name, field in FIELDS.items() if field.block == "timesteps"]
 
 
 @st.composite
@@ -34,8 +35,8 @@ def setups(draw: st.DrawFn) -> tuple[SequenceReplay, NaiveReplay]:
     return SequenceReplay(*arguments, sampler), NaiveReplay(*arguments, *exponents)
 
 
-def real(batch_block: np.ndarray, row: int, count: int) -> np.ndarray:
-    return batch_block[row, :count]
+def real(batch_block: np.ndarray, timestep: int, count: int) -> np.ndarray:
+    return batch_block[timestep, :count]
 
 
 def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch, info: SampleInfo) -> None:
@@ -55,25 +56,26 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
     assert set(batch.burn_in) == set(batch.learn) == set(ROW_NAMES)
     for i, sequence in enumerate(expected):
         for name in ("observation", "trace", "hidden"):
-            rows, got = sequence["memory"][name], batch.memory[name][i]
+            timesteps, got = sequence["memory"][name], batch.memory[name][i]
             width = got.shape[0]
             valid = batch.memory_valid[i, longest_memory - width :]
-            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(rows))
+            np.testing.assert_array_equal(valid, np.arange(width) >= width - len(timesteps))
             assert got.dtype == FIELDS[name].dtype
-            if rows:
-                np.testing.assert_array_equal(got[width - len(rows) :], np.stack(rows))
+            if timesteps:
+                np.testing.assert_array_equal(got[width - len(timesteps) :], np.stack(timesteps))
         assert batch.burn_in_timesteps[i] == len(sequence["burn_in"])
         assert batch.learn_timesteps[i] == len(sequence["learn"])
         assert batch.learned_steps[i] == sequence["learned_steps"]
         assert batch.episode_step[i] == sequence["episode_step"]
         for name in ROW_NAMES:
-            for block, rows in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
+            for block, timesteps in ((batch.burn_in, sequence["burn_in"]), (batch.learn, sequence["learn"])):
                 assert block[name].dtype == FIELDS[name].dtype
-                if rows:
+                if timesteps:
                     np.testing.assert_array_equal(
-                        real(block[name], i, len(rows)), np.stack([row[name] for row in rows])
+                        real(block[name], i, len(timesteps)),
+                        np.stack([timestep[name] for timestep in timesteps]),
                     )
-        # Padding is in range: rows that were really written, of the same stream.
+        # Padding is in range: timesteps that were really written, of the same stream.
         own_stream = sequence["learn"][0]["observation"][0]
         for block in (batch.burn_in, batch.learn):
             assert (block["observation"][i, :, 0] == own_stream).all()
@@ -81,12 +83,12 @@ def check_batch(replay: SequenceReplay, naive: NaiveReplay, batch: SequenceBatch
 
 
 def check_rows_of(replay: SequenceReplay, naive: NaiveReplay, ids: list[int]) -> None:
-    rows, counts, learned = replay.learn_timesteps(ids, ["q_max", "trace", "observation"])
+    timesteps, counts, learned = replay.learn_timesteps(ids, ["q_max", "trace", "observation"])
     for i, id_ in enumerate(ids):
         sequence = naive.sequence(id_)
         assert (counts[i], learned[i]) == (len(sequence["learn"]), sequence["learned_steps"])
-        for name, values in rows.items():
-            expected = np.stack([row[name] for row in sequence["learn"]])
+        for name, values in timesteps.items():
+            expected = np.stack([timestep[name] for timestep in sequence["learn"]])
             np.testing.assert_array_equal(real(values, i, counts[i]), expected)
 
 
@@ -94,12 +96,14 @@ def check_prefix(naive: NaiveReplay, prefix: Prefix, ids: list[int]) -> None:
     expected = [naive.prefix(id_) for id_ in ids]
     np.testing.assert_array_equal(prefix.available, [found is not None for found in expected])
     kept = [(id_, found) for id_, found in zip(ids, expected, strict=True) if found is not None]
-    assert len(kept) == len(prefix.row_counts)
-    for i, (id_, (rows, anchor)) in enumerate(kept):
-        assert (prefix.row_counts[i], prefix.anchors[i]) == (len(rows), anchor)
+    assert len(kept) == len(prefix.counts)
+    for i, (id_, (timesteps, start)) in enumerate(kept):
+        assert (prefix.counts[i], prefix.starts[i]) == (len(timesteps), start)
         assert prefix.learned_steps[i] == naive.sequence(id_)["learned_steps"]
-        for name, values in prefix.rows.items():
-            np.testing.assert_array_equal(real(values, i, len(rows)), np.stack([row[name] for row in rows]))
+        for name, values in prefix.timesteps.items():
+            np.testing.assert_array_equal(
+                real(values, i, len(timesteps)), np.stack([timestep[name] for timestep in timesteps])
+            )
 
 
 @settings(max_examples=25, deadline=None)
@@ -126,10 +130,10 @@ def test_random_operations(
     for _ in range(90):
         which = np.flatnonzero(random.random(replay.num_streams) >= absence)
         first = ~streams.open[which] | (random.random(len(which)) < cut_rate)
-        rows = streams.rows(which, first, random.random(len(which)) < last_rate)
+        timesteps = streams.timesteps(which, first, random.random(len(which)) < last_rate)
         explicit = len(which) < replay.num_streams or random.random() < 0.5
-        new = [int(id_) for id_ in replay.append(rows, which if explicit else None)]
-        assert sorted(new) == sorted(naive.append(rows, list(which)))
+        new = [int(id_) for id_ in replay.append(timesteps, which if explicit else None)]
+        assert sorted(new) == sorted(naive.append(timesteps, list(which)))
         if random.random() < 0.03:
             which = np.flatnonzero(random.random(replay.num_streams) < 0.5)
             ended = [int(id_) for id_ in replay.end_episodes(which)]
@@ -169,10 +173,13 @@ def test_random_operations(
             asked = [int(id_) for id_ in random.choice(ever, 3)]
             whole = replay.prefix(asked, ["observation", "trace"])
             check_prefix(naive, whole, asked)
-            chunks = [replay.prefix(asked, ["trace"], at, at + 3).rows["trace"] for at in range(0, 99, 3)]
-            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.rows["trace"])
+            chunks = [
+                replay.prefix(asked, ["trace"], at, at + 3).timesteps["trace"] for at in range(0, 99, 3)
+            ]
+            np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole.timesteps["trace"])
         if ever and random.random() < 0.3:
-            # Overwritten rows, rows before any and not there yet, and some twice: the last one counts.
+            # Overwritten timesteps, timesteps before any and not there yet, and some twice: the last one
+            # counts.
             ids, offsets = random.choice(ever, 9), random.integers(-6, 9, 9)
             ids[0], offsets[0] = ids[-1], offsets[-1]
             fresh = {"trace": random.normal(size=(9, 2, 3)) * 1e5, "hidden": random.normal(size=9)}

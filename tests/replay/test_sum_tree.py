@@ -12,8 +12,10 @@ def check_sums(tree: SumTree, leaves: np.ndarray) -> None:
     """Every parent equals the sum of its children, recomputed, not merely close to it."""
     nodes = tree._nodes.reshape(-1, FAN_OUT)
     np.testing.assert_array_equal(tree.leaves[: len(leaves)], leaves)
-    np.testing.assert_array_equal(tree._nodes, [row.sum() for row in tree.leaves.reshape(-1, FAN_OUT)])
-    np.testing.assert_array_equal(tree._top, [row.sum() for row in nodes])
+    np.testing.assert_array_equal(
+        tree._nodes, [timestep.sum() for timestep in tree.leaves.reshape(-1, FAN_OUT)]
+    )
+    np.testing.assert_array_equal(tree._top, [timestep.sum() for timestep in nodes])
     np.testing.assert_allclose(tree.total, leaves.sum(), rtol=1e-13, atol=0)
 
 

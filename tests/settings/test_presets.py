@@ -214,14 +214,14 @@ def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files
 
 
 @pytest.mark.parametrize(
-    ("env", "rows"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
+    ("env", "timesteps"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
 )
 @pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
-def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, rows, agent):
+def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, timesteps, agent):
     config = resolve(None, {"env": env, "agent": agent}, {})
     core = config.network.core
-    assert (core.context_length if agent == "dtqn" else core.memory_length) == rows
-    assert config.replay.learn_length == config.replay.period == rows
+    assert (core.context_length if agent == "dtqn" else core.memory_length) == timesteps
+    assert config.replay.learn_length == config.replay.period == timesteps
     assert config.replay.burn_in_length == 0
 
 

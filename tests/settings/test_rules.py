@@ -118,7 +118,7 @@ def test_graphs_are_recorded_where_they_hold_the_run_for_certain(flags, records)
 def test_a_window_of_a_whole_episode_holds_any_bootstrap():
     flags = {
         "agent": "dtqn",
-        "env": "bsuite-memory-len-2",  # four rows
+        "env": "bsuite-memory-len-2",  # four timesteps
         "replay.learn_length": "3",
         "replay.burn_in_length": "1",
         "learner.n_step": "9",

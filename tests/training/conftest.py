@@ -16,6 +16,6 @@ def trainer(monkeypatch):
     monkeypatch.setattr(
         session,
         "learning_curve",
-        lambda rows, path, title, ceiling, chance, policy: path.write_bytes(b"a picture"),
+        lambda timesteps, path, title, ceiling, chance, policy: path.write_bytes(b"a picture"),
     )
     return Trainer

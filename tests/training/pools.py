@@ -61,12 +61,12 @@ class Here:
     at_once = True
     """It acts when it is asked to; else when it is waited for."""
     made: ClassVar[list[Here]] = []
-    at_tick: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
+    at_vector_step: ClassVar[Callable[[Here], None]] = staticmethod(lambda worker: None)
 
     def __init__(self, task: str, make: Callable[..., Any], *arguments: Any, descriptors: Any = ()) -> None:
         assert not descriptors or descriptors == [arguments[-1]]
         self._task, self._asked, self._answers = task, deque[Any](), deque[Any]()
-        self.ticks, self.is_lost, self.hangs = 0, False, False
+        self.vector_steps, self.is_lost, self.hangs = 0, False, False
         self._served = self._outcome(lambda: make(*arguments))
         self.made.append(self)
 
@@ -101,9 +101,9 @@ class Here:
         if self.is_lost:
             return
         method, arguments = self._asked.popleft()
-        if method == "tick":
-            self.ticks += 1
-            type(self).at_tick(self)
+        if method == "vector_step":
+            self.vector_steps += 1
+            type(self).at_vector_step(self)
             if self.is_lost or self.hangs:
                 return
         served, error = self._served
@@ -162,15 +162,15 @@ def trainer_of(workers: int = 2, lead: int = 2, **flags: Any) -> Trainer:
 
 def train(trainer: Trainer, until: int | None = None) -> list[dict[str, Any]]:
     """The rows of metrics up to the run's end, or an env step."""
-    rows = []
+    timesteps = []
     while not trainer.finished and (until is None or trainer.env_steps < until):
         if (row := trainer.advance()) is not None:
-            rows.append({key: value for key, value in row.items() if key not in CLOCK_KEYS})
-    return rows
+            timesteps.append({key: value for key, value in row.items() if key not in CLOCK_KEYS})
+    return timesteps
 
 
-def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key not in OWN} for row in rows]
+def plain(timesteps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key not in OWN} for row in timesteps]
 
 
 def assert_same(ours: Trainer, theirs: Trainer) -> None:
@@ -185,14 +185,14 @@ def assert_same(ours: Trainer, theirs: Trainer) -> None:
 
 
 def note_ticks(trainer: Trainer) -> list[dict[str, np.ndarray]]:
-    """The rows of every tick from now on, by name."""
+    """The timesteps of every vector step from now on, by name."""
     seen: list[dict[str, np.ndarray]] = []
-    tick = trainer.actor.tick
+    vector_step = trainer.actor.vector_step
 
     def noted() -> tuple[Timesteps[np.ndarray], Any]:
-        rows, episodes = tick()
-        seen.append({name: part.copy() for name, part in named(rows).items()})
-        return rows, episodes
+        timesteps, episodes = vector_step()
+        seen.append({name: part.copy() for name, part in named(timesteps).items()})
+        return timesteps, episodes
 
-    trainer.actor.tick = noted  # type: ignore[method-assign]
+    trainer.actor.vector_step = noted  # type: ignore[method-assign]
     return seen

@@ -81,19 +81,19 @@ def adapted(name: str, **settings: Any) -> Config:
 def train(trainer: Trainer) -> None:
     """To the end, with what every run must show."""
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
-    rows = []
+    timesteps = []
     while not trainer.finished:
-        rows.append(evaluated(trainer, trainer.advance()))
-    rows += [evaluated(trainer, row) for row in trainer.finish()]
-    last = [row for row in rows if row][-1]
+        timesteps.append(evaluated(trainer, trainer.advance()))
+    timesteps += [evaluated(trainer, row) for row in trainer.finish()]
+    last = [row for row in timesteps if row][-1]
     assert trainer.env_steps >= trainer.config.total_env_steps
     assert trainer.learner_steps >= 1
     assert trainer.learner.skipped_updates == 0
     assert np.isfinite(last["eval/return"])
-    assert np.isfinite([row["learner/loss"] for row in rows if row and "learner/loss" in row]).all()
+    assert np.isfinite([row["learner/loss"] for row in timesteps if row and "learner/loss" in row]).all()
     assert (last["eval/success"] is not None) == trainer.has_success
     for name, parameter in trainer.network.named_parameters():
-        if "embedding" not in name:  # of which some rows stand for what was not seen
+        if "embedding" not in name:  # of which some timesteps stand for what was not seen
             assert not torch.equal(parameter, before[name]), name
 
 
@@ -125,19 +125,20 @@ def test_both_image_encoders_are_trained(image_encoder: str, made: str) -> None:
 
 @pytest.mark.parametrize("name", ["cartpole-hidden", "minigrid-7", "autoencode", "concentration", "pong"])
 def test_what_is_stored_gives_the_q_values_of_the_actor(name: str) -> None:
-    """Rows and their order survive replay: from an episode's first row the network says what it said then."""
+    """Timesteps and their order survive replay: from an episode's first timestep the network says what it
+    said then."""
     trainer = Trainer(adapted(name, total_env_steps=120, warmup_env_steps=120))
     while not trainer.finished:
         trainer.advance()
     ids = trainer.replay.end_episodes()
     prefix = trainer.replay.prefix(ids, ["q_max", *trainer.schema.input_names])
-    assert len(prefix.anchors) >= 2
-    inputs = trainer.schema.inputs(prefix.rows)
+    assert len(prefix.starts) >= 2
+    inputs = trainer.schema.inputs(prefix.timesteps)
     with torch.no_grad():
-        output = trainer.network(inputs, trainer.network.initial_state(len(prefix.anchors)))[0]
-    real = np.arange(output.q.shape[1]) < prefix.row_counts[:, None]
+        output = trainer.network(inputs, trainer.network.initial_state(len(prefix.starts)))[0]
+    real = np.arange(output.q.shape[1]) < prefix.counts[:, None]
     again = output.q.amax(dim=-1).cpu().numpy()
-    np.testing.assert_allclose(again[real], prefix.rows["q_max"][real], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again[real], prefix.timesteps["q_max"][real], rtol=1e-5, atol=1e-6)
     assert np.unique(again[real].round(5)).size > 5
 
 
@@ -207,14 +208,14 @@ def test_actions_of_several_components_are_trained() -> None:
     """From the actor's index to the environment's tuple, and back into replay beside its reward."""
     trainer = Trainer(config("tests.training.test_any_task:Lock", actor={"num_envs": 10}))
     train(trainer)
-    rows = trainer.replay.get_state()["rows"]
-    acted = ~rows["first"]
-    assert set(rows["prev_action"][acted]) == set(range(6))
-    np.testing.assert_array_equal(rows["reward"][acted] == 1, rows["prev_action"][acted] == 4)
+    timesteps = trainer.replay.get_state()["rows"]
+    acted = ~timesteps["first"]
+    assert set(timesteps["prev_action"][acted]) == set(range(6))
+    np.testing.assert_array_equal(timesteps["reward"][acted] == 1, timesteps["prev_action"][acted] == 4)
 
 
 def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> None:
-    """The actor's state is then raw rows of a Dict."""
+    """The actor's state is then raw timesteps of a Dict."""
     window = {"core": "dtqn", "context_length": 8}
     before, after = (Trainer(adapted("minigrid-7", network=window, total_env_steps=1_400)) for _ in range(2))
     while before.env_steps < 1_200:
@@ -229,32 +230,35 @@ def test_windows_of_several_parts_are_trained_on_and_resumed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["cartpole-hidden", "autoencode"])
 def test_other_tasks_resume_with_new_episodes(name: str, tmp_path: Path) -> None:
-    """Open episodes end as truncated with the row that waits in the checkpoint; ended ones keep that row."""
+    """Open episodes end as truncated with the timestep that waits in the checkpoint; ended ones keep that
+    timestep."""
     before, after = (Trainer(adapted(name, actor={"num_envs": 6})) for _ in range(2))
-    while before.env_steps < 1_200 or not before.actor.rows.last.any():
+    while before.env_steps < 1_200 or not before.actor.timesteps.last.any():
         before.advance()
     checkpoint.save(tmp_path, 1, {}, before.get_state(), {})
     after.set_state(checkpoint.load_state(tmp_path))
     assert not after.resume_is_exact
-    waiting = before.actor.rows
+    waiting = before.actor.timesteps
     env_steps = after.env_steps
     after.advance()
-    assert after.actor.rows.first.all() and after.env_steps == env_steps, "no action was taken"
-    seen, fresh = (named_parts(trainer.actor.rows.observation) for trainer in (after, Trainer(before.config)))
+    assert after.actor.timesteps.first.all() and after.env_steps == env_steps, "no action was taken"
+    seen, fresh = (
+        named_parts(trainer.actor.timesteps.observation) for trainer in (after, Trainer(before.config))
+    )
     if name == "cartpole-hidden":  # the episodes are not those that the run began with
         assert not np.isclose(seen["observation"], fresh["observation"]).any()
-    num_timesteps = before.replay.get_state()["accumulator"]["num_timesteps"]
+    num_timesteps = before.replay.get_state()["accumulator"]["num_rows"]
     train(after)
-    rows = after.replay.get_state()["rows"]
+    timesteps = after.replay.get_state()["rows"]
     per_stream = after.replay.steps_per_stream
     assert num_timesteps.max() < per_stream, "nothing was overwritten"
-    counts = after.replay.get_state()["accumulator"]["num_timesteps"]
+    counts = after.replay.get_state()["accumulator"]["num_rows"]
     starts = np.cumsum(np.minimum(counts, per_stream)) - np.minimum(counts, per_stream)
     for copy, (start, count, cut) in enumerate(zip(starts, counts, num_timesteps, strict=True)):
         if count > per_stream:
             continue
         first, last, discount, reward = (
-            rows[key][start : start + count] for key in ("first", "last", "discount", "reward")
+            timesteps[key][start : start + count] for key in ("first", "last", "discount", "reward")
         )
         np.testing.assert_array_equal(first[1:], last[:-1])
         assert last[cut] and first[cut + 1]
@@ -283,7 +287,7 @@ class Fixed(gymnasium.Env[Any, Any]):
 
 
 def test_no_terminating_row_is_lost_by_a_resume_with_new_episodes(tmp_path: Path) -> None:
-    """32 copies end with the run; made longer, replay has every reward and every end."""
+    """32 environments end with the run; made longer, replay has every reward and every end."""
     flags = {"env": f"{__name__}:Fixed", "warmup_env_steps": "500", "evaluation.episodes": "10"}
     flags |= {"wandb": "disabled", "total_env_steps": "800", "evaluator": "inline"}
     directory = RunDir(tmp_path / "run")
@@ -291,10 +295,10 @@ def test_no_terminating_row_is_lost_by_a_resume_with_new_episodes(tmp_path: Path
     longer = directory.resumed_config({"total_env_steps": 1600}, {})
     assert session.resume(longer, directory, io.StringIO()) == 0
     state = checkpoint.load_state(directory.checkpoints)
-    rows = state["replay"]["rows"]
-    ended = rows["last"] & ~rows["discount"]
-    assert ended.sum() == rows["reward"].sum() == 1600 / 5 - 32, "and 32 rows wait"
-    assert (rows["last"] == ended).all()
+    timesteps = state["replay"]["rows"]
+    ended = timesteps["last"] & ~timesteps["discount"]
+    assert ended.sum() == timesteps["reward"].sum() == 1600 / 5 - 32, "and 32 timesteps wait"
+    assert (timesteps["last"] == ended).all()
 
 
 class Enormous(gymnasium.Env[Any, Any]):

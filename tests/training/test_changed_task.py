@@ -178,8 +178,8 @@ def test_what_another_task_was_worth_is_no_goal_and_no_bar(tmp_path, sure, capsy
     assert cli.main(["--resume", run, *more]) == 0
     result = RunDir(tmp_path / "run").read_result()
     assert result is not None and result["env_steps"] >= 1000, capsys.readouterr().out
-    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    played = [row for row in rows if row.get("eval/return") is not None]
+    timesteps = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    played = [row for row in timesteps if row.get("eval/return") is not None]
     assert [round(row["eval/return"], 2) for row in played] == [8.0] * 2 + [0.8] * 3
     assert played[2]["eval/stage"] == 2
     best = checkpoint.best_figures(tmp_path / "run/checkpoint")

@@ -133,14 +133,17 @@ def test_weights_that_share_memory_come_back_apart(tmp_path):
     _same(weights, {name: checkpoint.load_weights(tmp_path)[1][name] for name in weights})
 
 
-def _large_replay(streams=3, rows=4000):
+def _large_replay(streams=3, timesteps=4000):
     """One of some 60 MB with a wide field of trace, whose rings are partly filled."""
-    fields = {name: Field((), bool, "rows") for name in ("first", "last")}
-    fields |= {"x": Field((3,), np.int16, "rows"), "trace": Field((1250,), np.float32, "trace", window=2)}
+    fields = {name: Field((), bool, "timesteps") for name in ("first", "last")}
+    fields |= {
+        "x": Field((3,), np.int16, "timesteps"),
+        "trace": Field((1250,), np.float32, "memory", window=2),
+    }
     layout = SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=0, n_step=1)
     replay = SequenceReplay(fields, layout, 12_100, streams, UniformSampler)
     rng = np.random.default_rng(0)
-    for row in range(rows):
+    for row in range(timesteps):
         flags = {"first": np.full(streams, row % 10 == 0), "last": np.full(streams, row % 10 == 9)}
         x, trace = rng.integers(-9, 9, (streams, 3)), rng.normal(size=(streams, 1250)).astype(np.float32)
         replay.append(flags | {"x": x.astype(np.int16), "trace": trace})
@@ -148,7 +151,7 @@ def _large_replay(streams=3, rows=4000):
 
 
 def test_rows_of_replay_are_written_piece_by_piece(tmp_path):
-    """What is read back is what a copy of the rows holds, and no such copy is made."""
+    """What is read back is what a copy of the timesteps holds, and no such copy is made."""
     replay = _large_replay()
     whole = replay.get_state()
     size = whole["rows"]["trace"].nbytes
@@ -159,7 +162,7 @@ def test_rows_of_replay_are_written_piece_by_piece(tmp_path):
     tracemalloc.stop()
     assert peak < 0.7 * size
     _same({"replay": whole, "n": np.int8(3)}, checkpoint.load_state(tmp_path))
-    again = _large_replay(rows=0)
+    again = _large_replay(timesteps=0)
     again.set_state(replay.get_state(lazily=True))
     np.testing.assert_equal(again.get_state(), whole)
 

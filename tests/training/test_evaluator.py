@@ -43,8 +43,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return found
 
 
-def at_tick(monkeypatch: pytest.MonkeyPatch, then: Callable[[Trainer], None]) -> None:
-    """Do something after each tick, before its row is seen."""
+def at_vector_step(monkeypatch: pytest.MonkeyPatch, then: Callable[[Trainer], None]) -> None:
+    """Do something after each vector step, before its row is seen."""
     advance = Trainer.advance
 
     def ticked(trainer: Trainer) -> Any:
@@ -76,7 +76,7 @@ def test_an_evaluation_under_way_goes_on_after_a_signal(
         state = checkpoint.load_state(path / "checkpoint")["evaluator"]
         waiting.append([asked["env_steps"] // 200 for asked in state["waiting"]])
 
-    at_tick(monkeypatch, then)
+    at_vector_step(monkeypatch, then)
     assert start(path, evaluator="process")[0] == 143
     note()
     for _ in range(2):
@@ -91,7 +91,7 @@ def test_an_evaluation_under_way_goes_on_after_a_signal(
 def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at_success: float | None
 ) -> None:
-    """Also in the one that ends the run: what it says is known before another tick."""
+    """Also in the one that ends the run: what it says is known before another vector step."""
     settings = {"evaluator": "inline", "stop_at_success": stop_at_success, "evaluation.max_step_share": 9}
     monkeypatch.setattr(Evaluations, "reached", lambda found, goal: any(goal) and bool(found.last))
     assert start(tmp_path / "whole", **settings)[0] == 0
@@ -129,7 +129,7 @@ def test_a_run_that_is_killed_goes_on_from_a_checkpoint_with_an_evaluation_under
             raise fake.Killed
 
     with monkeypatch.context() as patch:
-        at_tick(patch, then)
+        at_vector_step(patch, then)
         with pytest.raises(fake.Killed):
             start(path, evaluator="process")
     held = checkpoint.read_about(path / "checkpoint")["held"]
@@ -151,10 +151,10 @@ def test_a_process_that_is_killed_ends_the_run_in_a_line_and_nothing_is_lost(
             assert worker.answered(60)
             workers.append(worker)
 
-    at_tick(monkeypatch, then)
+    at_vector_step(monkeypatch, then)
     code, printed = start(path, evaluator="process")
-    if not workers:  # it was too fast to be under way at any such tick
-        pytest.skip("every evaluation was over within a tick")
+    if not workers:  # it was too fast to be under way at any such vector step
+        pytest.skip("every evaluation was over within a vector step")
     assert code == 1
     assert printed.splitlines()[-1] == (
         "error: the process that plays evaluations has ended: killed by SIGKILL (out of memory?); saved; "
@@ -176,10 +176,10 @@ def test_a_process_that_hangs_ends_the_run_in_a_line_and_nothing_is_lost(
             monkeypatch.setattr(evaluator, "_SILENT_SECONDS", 2.0)
             stopped.append(worker.pid)
 
-    at_tick(monkeypatch, then)
+    at_vector_step(monkeypatch, then)
     code, printed = start(path, evaluator="process")
     if code == 0:  # its answer was on the way already
-        pytest.skip("every evaluation was over within a tick")
+        pytest.skip("every evaluation was over within a vector step")
     assert printed.splitlines()[-1] == (
         "error: the process that plays evaluations has made no step for 2 seconds; saved; "
         f"to go on: python -m dtqn --resume {path}"

@@ -54,12 +54,14 @@ def test_every_core_has_a_preset() -> None:
 
 
 def test_the_docs_have_every_agent_with_its_parameters() -> None:
-    rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d ]+) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    timesteps = re.findall(
+        r"^\| `([\w-]+)` \|.*\| ([\d ]+) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE
+    )
     counted = {
         agent: f"{sum(p.numel() for p in make_network(config_of(agent)).parameters()):,}".replace(",", " ")
         for agent in PRESETS
     }
-    assert dict(rows) == counted
+    assert dict(timesteps) == counted
 
 
 @pytest.mark.parametrize("agent", PRESETS)

@@ -49,23 +49,23 @@ def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: py
         sent[version] = values
         parts = values.split([one.numel() for one in trainer.network.parameters()])
         shaped = [part.view_as(one) for part, one in zip(parts, trainer.network.parameters(), strict=True)]
-        actor.publish(shaped, version)
+        actor.sync_weights(shaped, version)
         for member in actor._members:
             for request in member.asked:
                 held = torch.cat([one.flatten() for one in actor._exchange.parameters[request.parameters]])
                 assert torch.equal(held, sent[request.version])
         if version % 3:
-            actor.tick()
+            actor.vector_step()
 
 
 def test_bytes_of_an_env_step(here: type[Here]) -> None:
     """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and the trace."""
     trainer = trainer_of()
-    fields = named(trainer.schema.rows)
+    fields = named(trainer.schema.timesteps)
     trace = 8 * 2  # one layer of width 8 in float16
     row = fields["observation"]
     observation = int(np.prod(row.shape)) * np.dtype(row.dtype).itemsize
     assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + trace + (1 + 8 + 8 + 1)
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
-    assert exchange.versions == exchange.ticks + 1 == 4
+    assert exchange.versions == exchange.vector_steps + 1 == 4
     exchange.close()

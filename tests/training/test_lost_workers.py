@@ -22,10 +22,10 @@ _no_pictures = pools.no_pictures
 
 
 def lose_at(here: type[Here], monkeypatch: pytest.MonkeyPatch, fates: dict[tuple[int, int], str]) -> None:
-    """{(number of the worker as it was made, its tick): what becomes of it}."""
+    """{(number of the worker as it was made, its vector step): what becomes of it}."""
 
-    def at_tick(worker: Here) -> None:
-        fate = fates.get((here.made.index(worker), worker.ticks))
+    def at_vector_step(worker: Here) -> None:
+        fate = fates.get((here.made.index(worker), worker.vector_steps))
         match fate:
             case "die":
                 worker.is_lost = True
@@ -34,7 +34,7 @@ def lose_at(here: type[Here], monkeypatch: pytest.MonkeyPatch, fates: dict[tuple
             case "fail":
                 worker._served = None, TaskError("a task", "its step failed", 4)
 
-    monkeypatch.setattr(here, "at_tick", staticmethod(at_tick))
+    monkeypatch.setattr(here, "at_vector_step", staticmethod(at_vector_step))
 
 
 @pytest.mark.parametrize(("fate", "at_once"), [("die", True), ("hang", False), ("fail", True)])
@@ -52,25 +52,27 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_cut(
         trainer.advance()
         news += trainer.news()
     why = {
-        "die": LOST.format("steps copies 3 to 4"),
-        "hang": "the process that steps copies 3 to 4 does not answer: it hangs, or takes more than 300 "
+        "die": LOST.format("steps environments 3 to 4"),
+        "hang": "the process that steps environments 3 to 4 does not answer: it hangs, or takes more than 300 "  # noqa: E501
         "seconds for a step of all of them (actor.pool.step_timeout)",
         "fail": "task a task, environment 4: its step failed",
     }[fate]
-    assert news == [f"{why}; started anew, the open episodes of copies 3 to 4 are cut"]
+    assert news == [f"{why}; started anew, the open episodes of environments 3 to 4 are cut"]
     assert trainer.actor.metrics()["actor/restarts"] == 1
     assert len(here.made) == 5
-    for number, (tick, twin) in enumerate(zip(ours, theirs, strict=False)):
-        for name in tick:
+    for number, (vector_step, twin) in enumerate(zip(ours, theirs, strict=False)):
+        for name in vector_step:
             same = slice(0, 5 if number < 24 else 3)
-            np.testing.assert_array_equal(tick[name][same], twin[name][same])
+            np.testing.assert_array_equal(vector_step[name][same], twin[name][same])
     assert ours[24]["first"][3:].all() and not ours[23]["last"][3:].all()
-    rows = trainer.replay.get_state()["rows"]
+    timesteps = trainer.replay.get_state()["rows"]
     counts = np.minimum(
-        trainer.replay.get_state()["accumulator"]["num_timesteps"], trainer.replay.steps_per_stream
+        trainer.replay.get_state()["accumulator"]["num_rows"], trainer.replay.steps_per_stream
     )
     start = int(counts[:3].sum())
-    assert rows["last"][start + 23] and rows["first"][start + 24] and rows["discount"][start + 23]
+    assert (
+        timesteps["last"][start + 23] and timesteps["first"][start + 24] and timesteps["discount"][start + 23]
+    )
 
 
 def test_a_worker_that_is_lost_again_and_again_ends_the_run(
@@ -82,11 +84,13 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(
     flags = {"actor.pool": "process", "evaluator": "inline", "actor.num_envs": 5, "total_env_steps": 420}
     code, printed = start(tmp_path / "run", **flags)
     assert code == 1
-    lines = [line for line in printed.splitlines() if "copies 3 to 4" in line or "error" in line]
-    assert [line.partition(";")[0].strip() for line in lines[:2]] == [LOST.format("steps copies 3 to 4")] * 2
+    lines = [line for line in printed.splitlines() if "environments 3 to 4" in line or "error" in line]
+    assert [line.partition(";")[0].strip() for line in lines[:2]] == [
+        LOST.format("steps environments 3 to 4")
+    ] * 2
     assert lines[2].startswith("error: task a task, environment 4: its step failed; saved; to go on: ")
     assert len(lines) == 3 == MOST_LOSSES
-    monkeypatch.setattr(here, "at_tick", staticmethod(lambda worker: None))
+    monkeypatch.setattr(here, "at_vector_step", staticmethod(lambda worker: None))
     code, printed = resume(tmp_path / "run")
     assert code == 0 and "not exact: with new episodes" in printed
 
@@ -109,10 +113,10 @@ def test_a_fault_of_the_rewards_ends_the_run_at_once(
 
     trainer = trainer_of()
 
-    def at_tick(worker: Here) -> None:
+    def at_vector_step(worker: Here) -> None:
         worker._served = None, NonFiniteError("the task gave the reward nan")
 
-    monkeypatch.setattr(here, "at_tick", staticmethod(at_tick))
+    monkeypatch.setattr(here, "at_vector_step", staticmethod(at_vector_step))
     with pytest.raises(NonFiniteError, match="the reward nan"):
         trainer.advance()
 
@@ -155,5 +159,7 @@ def test_workers_that_die_before_they_begin_are_tried_again(
     assert trainer.actor.metrics()["actor/restarts"] == 2
     train(trainer, 50)
     lost = set(range(100))
-    with pytest.raises(ConfigError, match="pool is process, but the process that steps copies 0 to 2 has"):
+    with pytest.raises(
+        ConfigError, match="pool is process, but the process that steps environments 0 to 2 has"
+    ):
         trainer_of()

@@ -42,21 +42,21 @@ class Average(nn.Module):
     def initial_state(self, batch_size):
         return Hidden(self.keep.new_zeros(batch_size, self.width))
 
-    def state_from_memory(self, rows, valid, episode_step):
+    def state_from_memory(self, timesteps, valid, episode_step):
         if valid.shape[1] == 0:
             return self.initial_state(len(valid))
-        last = rows.hidden[:, -1].to(self.keep.dtype)
+        last = timesteps.hidden[:, -1].to(self.keep.dtype)
         return Hidden(last.masked_fill(~valid[:, -1:], 0.0))
 
     def cache(self, state):
         return state
 
     def forward(self, x, state, want_memory=True):
-        keep, hidden, rows = torch.sigmoid(self.keep), state.hidden, []
+        keep, hidden, timesteps = torch.sigmoid(self.keep), state.hidden, []
         for now in x.unbind(dim=1):
             hidden = keep * hidden + (1 - keep) * now
-            rows.append(hidden)
-        trace = torch.stack(rows, dim=1)
+            timesteps.append(hidden)
+        trace = torch.stack(timesteps, dim=1)
         return x + trace, Hidden(hidden.detach()), Hidden(trace)
 
 
@@ -123,7 +123,7 @@ class Counts(Broken):
 
 
 class Later(Broken):
-    contract_version = 2
+    contract_version = 3
 
 
 class Lost(Broken):
@@ -137,6 +137,10 @@ class Bare(nn.Module):
 
     def initial_state(self, batch_size):
         return None
+
+
+class Earlier(Bare):
+    cache = state_from_trace = trace_spec = Bare.initial_state
 
 
 def nothing(config):
@@ -182,9 +186,9 @@ def test_an_own_core_and_encoder_train_and_go_on(own_folder: Path) -> None:
         assert Path(sys.modules.pop("my_core").__file__).parent == own_folder
         del sys.modules["my_encoder"]
         sys.path.remove(str(own_folder))
-    rows = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
-    assert rows[-1]["env_steps"] >= 400
-    assert rows[-1]["learner_steps"] >= 10
+    timesteps = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert timesteps[-1]["env_steps"] >= 400
+    assert timesteps[-1]["learner_steps"] >= 10
 
 
 @pytest.mark.parametrize(
@@ -231,6 +235,7 @@ def broken(own_folder: Path) -> None:
     """The working directory holds `broken_cores.py` and `broken_import.py`."""
     (own_folder / "broken_cores.py").write_text(BROKEN)
     (own_folder / "broken_import.py").write_text("import no_such_package\n")
+    (own_folder / "earlier_import.py").write_text("from dtqn.types import TraceSpec\n")
 
 
 @pytest.mark.usefixtures("broken")
@@ -240,7 +245,11 @@ def broken(own_folder: Path) -> None:
         ("Leaks", "it breaks the contract 'causality'"),
         ("Stays", "it breaks the contract 'a reset equals a fresh start'"),
         ("Wide", "it breaks the contract 'shapes and dtypes': the state after 1 steps is"),
-        ("Later", "its contract_version is 2; this suite's is 1"),
+        ("Later", "its contract_version is 3; this suite's is 2"),
+        ("Earlier", "it made a Earlier without state_from_memory, memory_spec; state_from_trace is "
+         "state_from_memory now, trace_spec is memory_spec now"),
+        ("earlier_import:make", "earlier_import cannot be imported: ImportError: TraceSpec of dtqn.types is "
+         "MemorySpec now"),
         ("Lost", "its memory_spec has MemorySpec(shape=(8,), window=0, dtype=None) at hidden; it must be"),
         ("Bare", "it made a Bare without state_from_memory, memory_spec, cache"),
         ("nothing", "it made a NoneType; it must make a torch.nn.Module"),
@@ -270,8 +279,8 @@ def test_a_core_or_an_encoder_that_cannot_be_used_is_one_line(
 def test_a_trace_is_held_to_the_dtype_that_replay_stores(capsys: pytest.CaptureFixture[str]) -> None:
     """A count grows too coarse for float16, and not for float32."""
     errors = refused(capsys, "--network.core", "broken_cores:Counts")
-    assert "it breaks the contract 'the state made of stored stored memory is the carried one'" in errors
-    assert "of float16 rows, differ" in errors
+    assert "it breaks the contract 'the state made of stored memory is the carried one'" in errors
+    assert "of float16 timesteps, differ" in errors
     network = NetworkConfig(core="broken_cores:Counts", width=8)
     check_own(Config(network=network, replay=ReplayConfig(memory_dtype="float32")))
 
@@ -320,7 +329,7 @@ def test_a_core_that_fails_amid_a_run_is_one_line(
     """Once there are a checkpoint and a file. Nothing is saved amid a step; the run goes on from before."""
     files = ("fails", "run/checkpoint/latest")
     later = f"\n        if all(map(os.path.exists, {files})):\n            {failure}\n"
-    text = CORE.replace("\n        keep, hidden, rows = ", f"{later}        keep, hidden, rows = ")
+    text = CORE.replace("\n        keep, hidden, timesteps = ", f"{later}        keep, hidden, timesteps = ")
     (own_folder / "late_core.py").write_text(f"import os\nimport sys\n{text}")
     Path("fails").touch()
     saved = ("--checkpoint-every", "150", "--run-dir", "run")

@@ -33,8 +33,8 @@ class Count(Dynamics):
     def start(self, num, rng):
         self.t = np.zeros(num, np.int64)
 
-    def restart(self, rows, rng):
-        self.t[rows] = 0
+    def restart(self, timesteps, rng):
+        self.t[timesteps] = 0
 
     def step(self, action, rng):
         self.steps += 1

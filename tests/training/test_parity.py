@@ -1,8 +1,8 @@
 """Parity: from a stored sequence the learner's path returns the Q-values that the actor saw.
 
 A run acts with fixed parameters in tasks whose episodes end at different times, long enough for the rings to
-go round; the Q-values of every (tick, stream) are noted. Then sequences are sampled, converted and run as for
-an update, and every learned and tail row is compared.
+go round; the Q-values of every (vector step, stream) are noted. Then sequences are sampled, converted and run
+as for an update, and every learned and tail timestep is compared.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ WINDOWED = {"core": "dtqn", "context_length": K, "gate": "residual", "norm": "po
 class Played(NamedTuple):
     trainer: Trainer
     q: np.ndarray
-    """[ticks, N, A] as the actor saw them."""
+    """[vector steps, N, A] as the actor saw them."""
     episode: np.ndarray
-    """[ticks, N] the number of the row's episode in its stream."""
+    """[vector steps, N] the number of the timestep's episode in its stream."""
 
 
 def play(
@@ -56,7 +56,7 @@ def play(
     learner: dict[str, Any] | None = None,
     **network: Any,
 ) -> Played:
-    """Act for TICKS ticks, as a run does while it warms up, and note what the actor sees."""
+    """Act for TICKS vector steps, as a run does while it warms up, and note what the actor sees."""
     if task == "toy":
         play_toy(monkeypatch)
     compute_in(monkeypatch, dtype, memory_dtype, parameters)
@@ -104,16 +104,18 @@ def draw(played: Played, seed: int = 0, size: int = 200) -> tuple[Sequences, Sam
 
 
 def as_acted(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
-    """[B, R, A] what the actor saw on the rows of the learned segment; padding repeats the last row."""
-    anchor, stream = np.divmod(info.ids, NUM_ENVS)
+    """[B, R, A] what the actor saw on the timesteps of the learned segment; padding repeats the last
+    timestep."""
+    start, stream = np.divmod(info.ids, NUM_ENVS)
     step = np.arange(batch.learn.first.shape[1])
-    rows = anchor[:, None] + np.minimum(step, batch.learn_timesteps.numpy()[:, None] - 1)
-    return torch.from_numpy(played.q[rows, stream[:, None]])
+    timesteps = start[:, None] + np.minimum(step, batch.learn_timesteps.numpy()[:, None] - 1)
+    return torch.from_numpy(played.q[timesteps, stream[:, None]])
 
 
 @torch.no_grad()
 def errors(played: Played, batch: Sequences, info: SampleInfo) -> torch.Tensor:
-    """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real rows."""
+    """[B] the largest difference between the learner's and the actor's Q-values on a sequence's real
+    timesteps."""
     network = played.trainer.learner.online
     q = network.learn_values(batch)[0].q
     real = torch.arange(q.shape[1]) < batch.learn_timesteps[:, None]
@@ -129,8 +131,8 @@ def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInf
     config = played.trainer.config
     held, burned = batch.memory_valid.sum(dim=1), batch.burn_in_timesteps
     window, burn_in = config.network.core.memory_length, config.replay.burn_in_length
-    anchor, stream = np.divmod(info.ids, NUM_ENVS)
-    assert (anchor == 0).sum() == 0 and len(
+    start, stream = np.divmod(info.ids, NUM_ENVS)
+    assert (start == 0).sum() == 0 and len(
         played.q
     ) > played.trainer.replay.steps_per_stream  # the rings went round
     assert ((held == 0) & (burned == 0)).any()  # an episode's start
@@ -142,7 +144,7 @@ def assert_every_kind_is_there(played: Played, batch: Sequences, info: SampleInf
     if window > 1:
         assert ((held > 0) & (held < window)).any()  # partly filled
     if burn_in > 1:
-        number = played.episode[anchor, stream]
+        number = played.episode[start, stream]
         before = [(played.episode[:, s] == n - 1).sum() for n, s in zip(number, stream, strict=True)]
         after_short = np.array(before) - 1 < burn_in
         assert (after_short & (burned.numpy() > 0)).any()
@@ -157,8 +159,8 @@ AVERAGES = {"core": "tests.own_cores:Averages"}
 @pytest.mark.parametrize(
     "settings",
     [
-        *({"replay": {"burn_in_length": rows}} for rows in range(M + 4)),
-        *({"replay": {"burn_in_length": rows}} | AVERAGES for rows in (0, 1, 3, 7)),
+        *({"replay": {"burn_in_length": timesteps}} for timesteps in range(M + 4)),
+        *({"replay": {"burn_in_length": timesteps}} | AVERAGES for timesteps in (0, 1, 3, 7)),
         {"gate": "residual", "norm": "post"},
         {"gate": "output", "norm": "post", "use_prev_action": False},
         {"gate": "input", "dueling": False},
@@ -196,13 +198,13 @@ def test_the_learners_td_errors_are_of_the_actors_choices(
     played = play(monkeypatch, replay=layout, **WINDOWED) if windowed else play(monkeypatch)
     batch, info = draw(played)
     _, mask, q_taken, *_ = errors_of(played.trainer.learner, batch)
-    anchor, stream = np.divmod(info.ids, NUM_ENVS)
-    given = np.stack(played.trainer.actor.rows.env.actions)
+    start, stream = np.divmod(info.ids, NUM_ENVS)
+    given = np.stack(played.trainer.actor.timesteps.env.actions)
     begins = batch.episode_step.numpy() == 0
     compared = np.flatnonzero(begins | (not windowed))
     for b in compared:
         for t in range(int(batch.learned_steps[b])):
-            row = anchor[b] + t
+            row = start[b] + t
             expected = played.q[row, stream[b], given[row, stream[b]]]
             assert q_taken[b, t].item() == pytest.approx(expected, abs=1e-9)
     assert mask.sum() == batch.learned_steps.sum() and batch.learned_steps[compared].sum() > 200
@@ -271,7 +273,8 @@ def test_narrower_traces(
 
 
 def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
-    """[B, R] rows whose window is the actor's: it begins an episode, or is full and ends with the row."""
+    """[B, R] timesteps whose window is the actor's: it begins an episode, or is full and ends with the
+    timestep."""
     place = batch.burn_in_timesteps[:, None] + torch.arange(batch.learn.first.shape[1])
     total = (batch.burn_in_timesteps + batch.learn_timesteps)[:, None]
     first_window = (place < K) & ((batch.episode_step == 0)[:, None] | (place == K - 1))
@@ -292,7 +295,7 @@ def as_the_actor_sees(played: Played, batch: Sequences) -> torch.Tensor:
     ids=str,
 )
 def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The learner's windows and the actor's agree where they hold the same rows, and nowhere else."""
+    """The learner's windows and the actor's agree where they hold the same timesteps, and nowhere else."""
     layout = {"learn_length": learn_length, "burn_in_length": K - learn_length, "sequence_period": 1}
     played = play(monkeypatch, replay=layout, **(WINDOWED | settings))
     assert not batch_has_trace(played)
@@ -314,7 +317,7 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
 
 
 def batch_has_trace(played: Played) -> bool:
-    return any(field.block == "trace" for field in played.trainer.replay.fields.values())
+    return any(field.block == "memory" for field in played.trainer.replay.fields.values())
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:
@@ -333,7 +336,9 @@ BREAKS: dict[str, Callable[[Sequences], Sequences]] = {
     "valid": lambda s: s._replace(memory_valid=shifted(s.memory_valid)),
     "all valid": lambda s: s._replace(memory_valid=torch.ones_like(s.memory_valid)),
     "burn-in left out": lambda s: s._replace(burn_in_timesteps=torch.zeros_like(s.burn_in_timesteps)),
-    "burn-in one row short": lambda s: s._replace(burn_in_timesteps=(s.burn_in_timesteps - 1).clamp(min=0)),
+    "burn-in one timestep short": lambda s: s._replace(
+        burn_in_timesteps=(s.burn_in_timesteps - 1).clamp(min=0)
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Copies stepped by workers: their rows are the inline run's, also after a resume; what is refused."""
+"""Copies stepped by workers: their timesteps are the inline run's, also after a resume; what is refused."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _no_pictures = pools.no_pictures
 
 def test_one_worker_in_lock_step_is_the_inline_run(here: type[Here]) -> None:
     inline, other = trainer_of(0), trainer_of(1, 0)
-    rows, others = train(inline), train(other)
-    assert plain(others) == rows
+    timesteps, others = train(inline), train(other)
+    assert plain(others) == timesteps
     assert {row["actor/parameter_age"] for row in others if "actor/restarts" in row} == {0}
     assert_same(other, inline)
 
@@ -56,13 +56,13 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
     trainer = trainer_of(2, lead, **{"actor.epsilon_anneal_env_steps": 200})
     published = {0: [one.detach().clone() for one in trainer.network.parameters()]}
     steps_at_tick, seen = [], note_ticks(trainer)
-    publish = trainer.actor.publish
+    sync_weights = trainer.actor.sync_weights
 
     def noted(parameters: Any, version: int) -> None:
         published[version] = [one.detach().clone() for one in parameters]
-        publish(parameters, version)
+        sync_weights(parameters, version)
 
-    trainer.actor.publish = noted  # type: ignore[method-assign]
+    trainer.actor.sync_weights = noted  # type: ignore[method-assign]
     while trainer.env_steps < 400:
         steps_at_tick.append(trainer.learner_steps)
         trainer.advance()
@@ -70,16 +70,16 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
     for share in (Share(0, 3), Share(3, 5, (1, 0))):
         network = setup.make_network(trainer.config)
         actor, taken = setup.make_actor(trainer.config, network, share), 0
-        for number, tick in enumerate(seen):
+        for number, vector_step in enumerate(seen):
             version = steps_at_tick[max(0, number - lead)]
             ages.append(steps_at_tick[number] - version)
             if version != actor.version:  # or keys and values would be projected again, in another order
-                actor.publish(published[version], version)
+                actor.sync_weights(published[version], version)
             actor.env_steps = taken * 5 // share.num_envs
-            rows, _ = actor.tick()
-            taken += int((~rows.last).sum())
-            for name, part in named(rows).items():
-                ours = tick[name][share.copies]
+            timesteps, _ = actor.vector_step()
+            taken += int((~timesteps.last).sum())
+            for name, part in named(timesteps).items():
+                ours = vector_step[name][share.env_slice]
                 np.testing.assert_array_equal(ours, part.astype(ours.dtype), err_msg=f"{name} {number}")
     assert max(ages) == -(-lead * 5 // 20) and trainer.learner_steps > 10
     assert trainer.actor.metrics()["actor/parameter_age"] <= max(ages)
@@ -87,13 +87,15 @@ def test_every_stream_is_a_slow_twins(here: type[Here]) -> None:
 
 def test_how_fast_workers_are_changes_nothing(here: type[Here], monkeypatch: pytest.MonkeyPatch) -> None:
     fast = trainer_of()
-    rows = train(fast, 280)
+    timesteps = train(fast, 280)
     leads = fast.actor.metrics()["actor/lead"]
     monkeypatch.setattr(here, "at_once", False)
     slow = trainer_of()
-    assert train(slow, 280) == rows
+    assert train(slow, 280) == timesteps
     assert_same(slow, fast)
-    assert leads == 10 and slow.actor.metrics()["actor/lead"] == 0, "in env steps, 2 ticks of 5 copies"
+    assert leads == 10 and slow.actor.metrics()["actor/lead"] == 0, (
+        "in env steps, 2 vector steps of 5 environments"
+    )
 
 
 def test_the_copies_are_shared_out() -> None:
@@ -113,7 +115,7 @@ def test_the_copies_are_shared_out() -> None:
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> None:
-    """With the rows that workers had acted ahead."""
+    """With the timesteps that workers had acted ahead."""
     whole, resumed = trainer_of(), trainer_of()
     train(whole, 240)
     checkpoint.save(tmp_path, 1, {}, whole.get_state(), {})
@@ -121,23 +123,23 @@ def test_a_resumed_run_goes_on_bit_for_bit(here: type[Here], tmp_path: Path) -> 
     assert len(state["actor"]["ahead"]) == 2
     resumed.set_state(state)
     assert resumed.resume_is_exact
-    rows = train(whole, 345)
-    assert train(resumed, 345) == rows
+    timesteps = train(whole, 345)
+    assert train(resumed, 345) == timesteps
     ours, theirs = (
         checkpoint.save(tmp_path / name, 2, {}, trainer.get_state(), {})
         for name, trainer in (("resumed", resumed), ("whole", whole))
     )
     for file in ours.iterdir():
         assert file.read_bytes() == (theirs / file.name).read_bytes(), file.name
-    rows = train(whole)
-    assert train(resumed) == rows
+    timesteps = train(whole)
+    assert train(resumed) == timesteps
     assert_same(resumed, whole)
 
 
 def test_a_resumed_actor_remembers_in_memory_of_its_own() -> None:
     """Where numbers lie in a checkpoint's file would decide how a CPU rounds their products."""
     ours, theirs = trainer_of(0).actor, trainer_of(0).actor
-    theirs.tick()
+    theirs.vector_step()
     saved = theirs.get_state()
     ours.set_state(saved)
     for name, remembered in ours.get_state()["memory"].items():
@@ -161,8 +163,8 @@ def test_what_cannot_be_saved_begins_anew(here: type[Here], tmp_path: Path, lose
     assert len(stored["actor"]["ahead"]) == ahead
     seen = note_ticks(after)
     train(after, 300)
-    waiting = 0 if lose else 1  # the rows that nobody has had yet
-    begun = [bool(tick["first"].all()) for tick in seen[: ahead + waiting + 1]]
+    waiting = 0 if lose else 1  # the timesteps that nobody has had yet
+    begun = [bool(vector_step["first"].all()) for vector_step in seen[: ahead + waiting + 1]]
     assert begun == [*[False] * (ahead + waiting), True]
     if lose:  # on seeds that the run has not had
         fresh = note_ticks(start := trainer_of())
@@ -172,11 +174,11 @@ def test_what_cannot_be_saved_begins_anew(here: type[Here], tmp_path: Path, lose
 
 
 def test_a_short_run_with_workers_ends_with_an_update(here: type[Here], tmp_path: Path) -> None:
-    """Ticks that workers have acted ahead are dropped where episodes end by order."""
+    """Vector steps that workers have acted ahead are dropped where episodes end by order."""
     flags = {"actor.pool": "process", "evaluator": "inline", "total_env_steps": 3, "warmup_env_steps": 3}
     flags |= {"evaluation.first_episodes": 1, "evaluation.episodes": 1}
     code, printed = start(tmp_path / "run", **flags)
-    assert code == 0 and "copies stepped by 2 workers" in printed
+    assert code == 0 and "environments stepped by 2 workers" in printed
     code, printed = resume(tmp_path / "run", total_env_steps=60)
     assert code == 0 and "resumed" in printed and "not exact" not in printed
     state = checkpoint.load_state(tmp_path / "run/checkpoint")
@@ -190,7 +192,7 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
     for flags, line in [
         (
             ["--actor.pool", "process", "--actor.pool.num_workers", "40"],
-            "actor.pool.num_workers is 40, above actor.num_envs 32: some would have no copy to step; try 32 "
+            "actor.pool.num_workers is 40, above actor.num_envs 32: some would have no environment to step; try 32 "  # noqa: E501
             "(actor.pool.num_workers from --actor.pool.num_workers)",
         ),
         (
@@ -264,14 +266,14 @@ class Failing(gymnasium.Env[Any, Any]):
 
 
 def test_a_fault_names_the_copy_of_the_run() -> None:
-    """By its number among all copies; a worker whose task has failed does not step it again."""
+    """By its number among all environments; a worker whose task has failed does not step it again."""
     flags = {"env": f"{__name__}:Failing", "network.recall_weight": 0}
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
     worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
     for _ in range(2):
-        worker.tick(0, 0, 0)
+        worker.vector_step(0, 0, 0)
     for _ in range(2):
         with pytest.raises(TaskError, match="environment 4: its observation holds inf"):
-            worker.tick(0, 0, 0)
+            worker.vector_step(0, 0, 0)
     exchange.close()

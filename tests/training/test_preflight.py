@@ -49,9 +49,9 @@ def test_copies_count_with_what_they_carry() -> None:
     config = config_of("gtrxl", **flags)
     network, plan = config.network, preflight.plan_bytes(config)
     floats = 3 * network.core.num_layers * network.width * network.core.memory_length
-    counts = 16  # how many rows are real, and nothing else
-    assert plan["an evaluation"] * 12 == plan["copies"] * 150
-    assert 3 * 12 * 4 * floats <= plan["copies"] <= 3 * 12 * (4 * floats + counts)
+    counts = 16  # how many timesteps are real, and nothing else
+    assert plan["an evaluation"] * 12 == plan["environments"] * 150
+    assert 3 * 12 * 4 * floats <= plan["environments"] <= 3 * 12 * (4 * floats + counts)
 
 
 def test_the_counters_of_optimism_are_the_actors() -> None:
@@ -60,7 +60,7 @@ def test_the_counters_of_optimism_are_the_actors() -> None:
 
     tables = sum(table.nbytes for table in Optimism(12, 6, 0.5).get_state().values())
     without = plan("0")
-    assert plan("0.5") == without | {"copies": without["copies"] + tables}
+    assert plan("0.5") == without | {"environments": without["environments"] + tables}
 
 
 def test_a_network_that_fits_nowhere_is_counted() -> None:
@@ -110,14 +110,14 @@ GB = 10**9
         # The others leave 6 of 10 GB, and four fifths of that are 240 copies' of the 8 GB.
         (
             {"evaluation.num_envs": "400", "evaluation.episodes": "500"},
-            {"replay": GB, "networks": GB, "copies": GB, "an evaluation": 8 * GB},
+            {"replay": GB, "networks": GB, "environments": GB, "an evaluation": 8 * GB},
             GB,
-            "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, copies 1 GB, "
+            "evaluation.num_envs is 400: the run would take 12 GB (replay 1 GB, networks 1 GB, environments 1 GB, "  # noqa: E501
             "an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 240",
         ),
         (
             {"actor.num_envs": "600", "actor.optimism": "1"},
-            {"replay": GB, "networks": GB, "copies": 15 * GB},
+            {"replay": GB, "networks": GB, "environments": 15 * GB},
             GB,
             r"actor.num_envs is 600: the run would take 18 GB .*; try 224",
         ),

@@ -68,14 +68,14 @@ def test_without_a_cluster_it_is_one_line(
 @pytest.mark.slow
 @pytest.mark.usefixtures("address")
 def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_path: Path) -> None:
-    """In every row; also after a resume, and where an actor is killed."""
+    """In every timestep; also after a resume, and where an actor is killed."""
     import ray
 
     flags = {"actor.pool": "ray"}
     theirs, ours = trainer_of(), trainer_of(**flags)
     try:
-        rows = train(theirs, 240)
-        assert train(ours, 240) == rows
+        timesteps = train(theirs, 240)
+        assert train(ours, 240) == timesteps
         assert_same(ours, theirs)
         checkpoint.save(tmp_path, 1, {}, ours.get_state(), {})
         assert isinstance(ours.actor, WorkerPool)
@@ -83,15 +83,15 @@ def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_pat
         ray.kill(work._actor)
         train(ours, 300)
         (news,) = ours.news()
-        assert "the actor that steps copies 3 to 4 has ended" in news and "started anew" in news
+        assert "the actor that steps environments 3 to 4 has ended" in news and "started anew" in news
     finally:
         ours.close()
     assert not ray.is_initialized()
     resumed = trainer_of(**flags)
     try:
         resumed.set_state(checkpoint.load_state(tmp_path))
-        rows = train(theirs)
-        assert train(resumed) == rows
+        timesteps = train(theirs)
+        assert train(resumed) == timesteps
         assert_same(resumed, theirs)
     finally:
         resumed.close()

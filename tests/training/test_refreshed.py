@@ -71,9 +71,9 @@ def test_rows_but_for_the_trace_stay_as_they_were() -> None:
     for _ in range(5):
         trainer._learn(*trainer.updates.draw())
     after = trainer.replay.get_state()["rows"]
-    changed = {name for name, rows in before.items() if not np.array_equal(rows, after[name])}
+    changed = {name for name, timesteps in before.items() if not np.array_equal(timesteps, after[name])}
     assert changed == {"trace/memory", "trace_version"}
-    # A stored memory is of the learner step that its version says; those never drawn are the actor's.
+    # Stored memory is of the learner step that its version says; those never drawn are the actor's.
     touched = (before["trace/memory"] != after["trace/memory"]).any(axis=(1, 2))
     assert touched.any() and not touched.all()
     assert (after["trace_version"][~touched] == 0).all() and after["trace_version"].max() == 4

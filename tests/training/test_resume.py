@@ -31,7 +31,7 @@ SMALL = FLAGS.split()
 
 
 def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
-    """Start a run and kill it once it has written rows past its first checkpoint."""
+    """Start a run and kill it once it has written timesteps past its first checkpoint."""
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "run.py"), *arguments],
         cwd=ROOT,
@@ -51,9 +51,9 @@ def kill_after_checkpoint(run_dir: Path, *arguments: str) -> None:
 
 
 def reached(run_dir: Path) -> int:
-    """Env steps of the last row."""
-    rows = fake.rows(run_dir)
-    return rows[-1]["env_steps"] if rows else 0
+    """Env steps of the last timestep."""
+    timesteps = fake.rows(run_dir)
+    return timesteps[-1]["env_steps"] if timesteps else 0
 
 
 def test_killed_and_resumed_run_ends_like_one_that_was_not(
@@ -67,6 +67,6 @@ def test_killed_and_resumed_run_ends_like_one_that_was_not(
     kill_after_checkpoint(killed, *SMALL, "--run-dir", str(killed))
     assert 1000 < reached(killed) < 2000, "it was killed neither before its checkpoint nor after its end"
     assert cli.main(["--resume", str(killed)]) == 0
-    rows, state, best = fake.tree(whole)
-    assert rows[-1]["learner_steps"] > 100 and "priorities" in state
-    assert fake.tree(killed) == (rows, state, best)
+    timesteps, state, best = fake.tree(whole)
+    assert timesteps[-1]["learner_steps"] > 100 and "priorities" in state
+    assert fake.tree(killed) == (timesteps, state, best)

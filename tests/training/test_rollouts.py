@@ -64,7 +64,7 @@ def trainer_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Config], Trainer]:
 
 
 def test_returns_of_a_rollout_by_hand() -> None:
-    """gamma 1/2, lambda 1/2. Row 2 terminates, row 5 truncates, rows 3 and 6 are first ones."""
+    """gamma 1/2, lambda 1/2. Row 2 terminates, step 5 truncates, timesteps 3 and 6 are first ones."""
     rewards = [9.0, 1.0, 2.0, 0.0, 4.0, 8.0, 0.0, 16.0]
     goes_on = [True, True, False, True, True, True, True, True]
     ends = [False, False, True, False, False, True, False, False]
@@ -72,9 +72,9 @@ def test_returns_of_a_rollout_by_hand() -> None:
     expected = [
         1 + (6 / 2 + 2 / 2) / 2,  # half of the next value, half of the return there, which is 2
         2.0,  # terminated: no bootstrap
-        None,  # the action on a last row is ignored
+        None,  # the action on a last timestep is ignored
         4 + (12 / 2 + 18 / 2) / 2,
-        8 + 20 / 2,  # truncated: from the true last row, not the next episode
+        8 + 20 / 2,  # truncated: from the true last timestep, not the next episode
         None,
         16 + 10 / 2,  # the end of the rollout
     ]
@@ -111,25 +111,25 @@ def test_a_run_is_that_of_plain_loops(
         return made
 
     trainer.learner.update = noted  # type: ignore[method-assign]
-    for tick in range(1, 2 * T + 6 if config.learner.batches.length == T else 10):
+    for vector_step in range(1, 2 * T + 6 if config.learner.batches.length == T else 10):
         trainer.advance()
         naive.act()
-        if tick % config.learner.batches.length == 0:
+        if vector_step % config.learner.batches.length == 0:
             naive.learn()
             for name, parameter in trainer.network.named_parameters():
                 torch.testing.assert_close(parameter.detach(), naive.p[name], rtol=0, atol=1e-9)
-    assert [actions.tolist() for actions in trainer.actor.rows.env.actions] == naive.actions
+    assert [actions.tolist() for actions in trainer.actor.timesteps.env.actions] == naive.actions
     assert losses == pytest.approx(naive.losses, rel=1e-6) and len(losses) > 6
     assert trainer.env_steps == naive.env_steps
 
 
-def acted(trainer: Trainer, ticks: int) -> np.ndarray:
-    """[ticks, N, A] what the actor saw."""
+def acted(trainer: Trainer, vector_steps: int) -> np.ndarray:
+    """[vector steps, N, A] what the actor saw."""
     q: list[np.ndarray] = []
     handle = trainer.actor.network.register_forward_hook(
         lambda module, inputs, output: q.append(output[0].q[:, 0].numpy().copy())
     )
-    for _ in range(ticks):
+    for _ in range(vector_steps):
         trainer._act()
     handle.remove()
     return np.stack(q)
@@ -165,14 +165,14 @@ def test_every_rollout_is_seen_as_it_was_acted(
             batch = whole_sequence(batch)
         q = trainer.network.learn_values(batch)[0].q.numpy()
         for b, id_ in enumerate(ids):
-            anchor, copy = divmod(int(id_), NUM_ENVS)
-            begin = anchor - burned[b]
+            start, copy = divmod(int(id_), NUM_ENVS)
+            begin = start - burned[b]
             for t in range(int(batch.learn_timesteps[b])):
                 np.testing.assert_allclose(q[b, t], seen[begin + t][copy], atol=1e-9)
             steps = {(copy, begin + t) for t in range(burned[b], int(batch.learned_steps[b]))}
             assert steps.isdisjoint(learned)
             learned |= steps
-            assert rollout == 0 or anchor >= T * rollout - 1
+            assert rollout == 0 or start >= T * rollout - 1
         replay.forget(ids)
         assert replay.num_sequences == 0
     last = rows_that_end(5 * T)
@@ -181,13 +181,13 @@ def test_every_rollout_is_seen_as_it_was_acted(
     }
 
 
-def rows_that_end(ticks: int) -> set[tuple[int, int]]:
-    """(copy, tick) of the last rows of episodes, which depend on no action."""
+def rows_that_end(vector_steps: int) -> set[tuple[int, int]]:
+    """(copy, vector step) of the last timesteps of episodes, which depend on no action."""
     env, found = toy.ToyVectorEnv(NUM_ENVS), set()
     env.reset()
-    for tick in range(1, ticks):
+    for vector_step in range(1, vector_steps):
         _, _, terminated, truncated, _ = env.step(np.zeros(NUM_ENVS, np.int64))
-        found |= {(int(copy), tick) for copy in np.flatnonzero(terminated | truncated)}
+        found |= {(int(copy), vector_step) for copy in np.flatnonzero(terminated | truncated)}
     return found
 
 
@@ -215,8 +215,8 @@ def test_each_epoch_takes_every_sequence_once_and_deals_anew(
 def test_priorities_are_neither_made_nor_told(trainer_of: Callable[[Config], Trainer]) -> None:
     trainer = trainer_of(configured({}, metrics_every=10))
     trainer._first_priorities = None  # type: ignore[method-assign,assignment]
-    rows = [row for _ in range(2 * T) if (row := trainer.advance())]
-    assert rows and not any(name.startswith("replay/priority") for row in rows for name in row)
+    timesteps = [row for _ in range(2 * T) if (row := trainer.advance())]
+    assert timesteps and not any(name.startswith("replay/priority") for row in timesteps for name in row)
     assert trainer.replay.sampler.max_priority == 1.0
 
 
@@ -232,7 +232,8 @@ def test_the_price_of_a_run_is_known(
     trainer.finish()
     planned = planned_updates(trainer.config)
     assert planned == max(1, (total - warmup) // (T * NUM_ENVS) * 4)
-    # Last rows take no env step, so there are a few more ticks, and the shortest run does one update.
+    # Last timesteps take no env step, so there are a few more vector steps, and the shortest run does one
+    # update.
     assert planned <= trainer.learner_steps <= planned + 4
 
 
@@ -240,7 +241,7 @@ def test_the_price_of_a_run_is_known(
 def test_it_goes_on_in_the_middle_of_a_rollout(
     killed_in: str, tmp_path: Path, trainer_of: Callable[[Config], Trainer]
 ) -> None:
-    """Bit for bit, from a checkpoint at its seventh tick, whenever after it the run was killed."""
+    """Bit for bit, from a checkpoint at its seventh vector step, whenever after it the run was killed."""
     config = configured({"replay": {"burn_in_length": 3, "learn_burn_in": True}})
     whole, killed = trainer_of(config), trainer_of(config)
     for _ in range(4 * T):

@@ -19,17 +19,22 @@ LENGTH = 10_000
 
 
 def with_one_long_episode(trainer: Trainer, length: int = LENGTH) -> None:
-    """Fills replay with rows of zeros: one episode in each of the streams. Its rows' versions count them."""
+    """Fills replay with timesteps of zeros: one episode in each of the streams. Its timesteps' versions count
+    them."""
     fields, streams = trainer.replay.fields, trainer.replay.num_streams
-    rows = {name: np.zeros((streams, *field.shape), field.dtype) for name, field in fields.items()}
-    rows[NAMES.discount][:] = 1
+    timesteps = {name: np.zeros((streams, *field.shape), field.dtype) for name, field in fields.items()}
+    timesteps[NAMES.discount][:] = 1
     for t in range(length + 1):
-        rows[NAMES.first][:], rows[NAMES.last][:], rows[NAMES.version][:] = t == 0, t == length, t
-        trainer.replay.append(rows)
+        timesteps[NAMES.first][:], timesteps[NAMES.last][:], timesteps[NAMES.version][:] = (
+            t == 0,
+            t == length,
+            t,
+        )
+        trainer.replay.append(timesteps)
 
 
 def rows_run(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """(sequences, rows) of every call of the network, filled as it is called."""
+    """(sequences, timesteps) of every call of the network, filled as it is called."""
     calls: list[tuple[int, int]] = []
     forward = trainer.network.forward
 
@@ -45,7 +50,8 @@ def rows_run(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[in
 def test_a_long_episode_costs_bounded_work(
     updates: int, measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most the rows of the sequences learned between two rows of metrics, a chunk of them at a time."""
+    """At most the timesteps of the sequences learned between two rows of metrics, a chunk of them at a
+    time."""
     learner = {"batch_size": 4, "env_steps_per_update": 1.0}
     replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2}
     trainer = make_trainer(
@@ -61,8 +67,10 @@ def test_a_long_episode_costs_bounded_work(
     row = trainer.staleness.measure()
     assert row["replay/delta_q_share"] == 1.0
     assert ("replay/delta_q_first" in row) == measured
-    assert sum(sequences * rows for sequences, rows in calls) <= updates * 4 * (6 + 2) + 8 * (2 + 6 + 3)
-    assert max((rows for _, rows in calls), default=0) <= 128
+    assert sum(sequences * timesteps for sequences, timesteps in calls) <= updates * 4 * (6 + 2) + 8 * (
+        2 + 6 + 3
+    )
+    assert max((timesteps for _, timesteps in calls), default=0) <= 128
     assert (len(calls) > 3) == measured
 
 
@@ -70,35 +78,36 @@ AVERAGES = {"core": "tests.own_cores:Averages"}
 
 
 def ages(monkeypatch: pytest.MonkeyPatch, **network: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """Staleness at learner step 1 000 of rows whose versions are their numbers, and the drawn anchors."""
+    """Staleness at learner step 1 000 of timesteps whose versions are their numbers, and the drawn sequence
+    starts."""
     replay = {"capacity": 10_100, "learn_length": 6, "burn_in_length": 2, "memory": "stored"}
     settings = {"actor": {"num_envs": 1}, "replay": replay, "network": {"width": 4} | network}
     trainer = make_trainer(10**6, {"n_step": 3}, **settings)
     with_one_long_episode(trainer, length=60)
     trainer.learner.learner_steps = 1_000
-    sample, anchors = trainer.replay.sample, []
+    sample, starts = trainer.replay.sample, []
 
     def noted(*given: Any) -> Any:
         sampled, info = sample(*given)
-        anchors.append(trainer.replay.prefix(info.ids, {NAMES.version}).anchors)
+        starts.append(trainer.replay.prefix(info.ids, {NAMES.version}).starts)
         return sampled, info
 
     monkeypatch.setattr(trainer.replay, "sample", noted)
     measured = trainer.staleness.measure()
-    return measured, np.concatenate(anchors)
+    return measured, np.concatenate(starts)
 
 
 def test_parameter_age_is_of_the_learned_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of their burn-in nor of the rows of their n-step returns."""
-    measured, anchors = ages(monkeypatch, core="none")
-    learned = anchors[:, None] + np.arange(6)
+    """Neither of their burn-in nor of the timesteps of their n-step returns."""
+    measured, starts = ages(monkeypatch, core="none")
+    learned = starts[:, None] + np.arange(6)
     assert learned.max() < 60 and measured["replay/parameter_age"] == (1_000 - learned).mean()
 
 
 def test_memory_age_is_of_the_longest_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core that reads its last 2 outputs and 5 features begins with 5 rows that can be old."""
-    measured, anchors = ages(monkeypatch, **AVERAGES)
-    first = np.maximum(anchors - 2, 0)  # rows of the sequences with their burn-in
+    """A core that reads its last 2 outputs and 5 features begins with 5 timesteps that can be old."""
+    measured, starts = ages(monkeypatch, **AVERAGES)
+    first = np.maximum(starts - 2, 0)  # timesteps of the sequences with their burn-in
     remembered = np.concatenate([np.arange(max(0, row - 5), row) for row in first])
     assert measured["replay/memory_age"] == pytest.approx((1_000 - remembered).mean())
 

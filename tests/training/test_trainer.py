@@ -30,14 +30,14 @@ def make_trainer(total: int, learner: dict[str, Any] | None = None, **settings: 
 
 
 def run(trainer: Trainer) -> list[dict[str, Any]]:
-    rows = []
+    timesteps = []
     while not trainer.finished:
-        rows.append(evaluated(trainer, trainer.advance()))
-    return [row for row in rows if row] + [evaluated(trainer, row) for row in trainer.finish()]
+        timesteps.append(evaluated(trainer, trainer.advance()))
+    return [row for row in timesteps if row] + [evaluated(trainer, row) for row in trainer.finish()]
 
 
 def evaluated(trainer: Trainer, row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The row with the evaluation that belongs to it."""
+    """The timestep with the evaluation that belongs to it."""
     over = trainer.evaluator.evaluated()
     return row if row is None or over is None else row | over.metrics
 
@@ -56,7 +56,7 @@ def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> 
 
 
 def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
-    """Its only update is from episodes that were cut; the replay takes no more rows of these."""
+    """Its only update is from episodes that were cut; the replay takes no more timesteps of these."""
     short = make_trainer(8)
     run(short)
     assert short.learner_steps == 1
@@ -72,16 +72,17 @@ def test_training_is_the_same_however_often_it_is_logged() -> None:
         make_trainer(500, {"env_steps_per_update": 8.0}, warmup_env_steps=50, metrics_every=every)
         for every in (20, 10**6)
     ]
-    rows = [run(trainer) for trainer in trainers]
-    assert len(rows[0]) > 20 and len(rows[1]) == 1
-    assert sum("replay/delta_q_first" in row for row in rows[0]) > 5
+    timesteps = [run(trainer) for trainer in trainers]
+    assert len(timesteps[0]) > 20 and len(timesteps[1]) == 1
+    assert sum("replay/delta_q_first" in row for row in timesteps[0]) > 5
     for one, other in zip(*(trainer.network.parameters() for trainer in trainers), strict=True):
         assert torch.equal(one, other)
     np.testing.assert_equal(trainers[0].replay.get_state(), trainers[1].replay.get_state())
 
 
 def test_a_run_that_goes_on_at_any_tick_logs_the_same_rows() -> None:
-    """With an update for every second tick and a row at each, rows without an update among them."""
+    """With an update for every second vector step and a timestep at each, timesteps without an update among
+    them."""
     learner = {"env_steps_per_update": 8.0}
     trainer, other = (make_trainer(300, learner, warmup_env_steps=50, metrics_every=1) for _ in range(2))
     without = 0
@@ -106,14 +107,14 @@ def test_the_price_of_a_run_is_known(warmup: int, per_update: float) -> None:
 def test_figures_of_training_begin_when_every_copy_has_ended_an_episode() -> None:
     """Success takes 1 step and failure 4; copies 0 to 3 of 4 begin with S S F, F, S F, F.
 
-    Until tick 4, which ends the first failures, the first episodes alone count: half are successes. Of all
-    that have ended by then 3 of 5 are.
+    Until vector step 4, which ends the first failures, the first episodes alone count: half are successes. Of
+    all that have ended by then 3 of 5 are.
     """
     trainer, shown = make_trainer(1_000), []
-    ticks = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
-    for tick in ticks:
-        trainer.actor.ended = np.isin(np.arange(4), list(tick))
-        success = np.array(list(tick.values()), bool)
+    vector_steps = [{0: 1, 2: 1}, {0: 1}, {}, {1: 0, 3: 0}, {0: 0, 2: 0}, {1: 1}]
+    for vector_step in vector_steps:
+        trainer.actor.ended = np.isin(np.arange(4), list(vector_step))
+        success = np.array(list(vector_step.values()), bool)
         trainer._remember(Episodes(success * 1.0, np.where(success, 1, 4), success))
         row = trainer._training_metrics()
         shown.append((row.get("train/success"), row.get("train/length"), row["train/episodes"]))

@@ -1,4 +1,5 @@
-"""Each tick of a run against plain loops: what is stored, drawn, weighed, updated, published, evaluated."""
+"""Each vector step of a run against plain loops: what is stored, drawn, weighed, updated, published,
+evaluated."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "evaluation": {"episodes": 6, "num_envs": 4, "period": 40},
 }
 CASES: dict[str, dict[str, dict[str, Any]]] = {
-    "two updates a tick": {
+    "two updates a vector step": {
         "learner": {
             "env_steps_per_update": 2.0,
             "target_ema_rate": 0.05,
@@ -96,7 +97,7 @@ def configured(case: dict[str, dict[str, Any]]) -> Config:
             "device": "cpu",
             "wandb": "disabled",
             "total_env_steps": 160,
-            "warmup_env_steps": 71,  # within a tick
+            "warmup_env_steps": 71,  # within a vector step
             "metrics_every": 10**6,
             "network": NETWORK | case.get("network", {}),
             **groups,
@@ -114,9 +115,9 @@ def assert_same_rows(trainer: Trainer, twin: NaiveTrainer) -> None:
     stored, size = trainer.replay.get_state()["rows"], twin.replay.size
     expected: list[dict[str, np.ndarray]] = []
     for stream in range(twin.num_envs):
-        rows = [row for episode in twin.replay.episodes[stream] for row in episode.rows]
-        first = max(0, len(rows) - size)
-        expected += [rows[i] for i in sorted(range(first, len(rows)), key=lambda i: i % size)]
+        timesteps = [row for episode in twin.replay.episodes[stream] for row in episode.timesteps]
+        first = max(0, len(timesteps) - size)
+        expected += [timesteps[i] for i in sorted(range(first, len(timesteps)), key=lambda i: i % size)]
     for name, values in stored.items():
         if name in ("episode_step", "sequence_learn_rows"):  # the replay's own
             continue
@@ -154,7 +155,7 @@ def test_a_run_is_that_of_plain_loops(case: str, double: None) -> None:
             evaluations.append(result)
     assert_same_rows(trainer, twin)
     assert len(evaluations) == 4 and twin.version > 0
-    assert twin.replay.rows_so_far(0) > twin.replay.size, "no row was overwritten"
+    assert twin.replay.rows_so_far(0) > twin.replay.size, "no timestep was overwritten"
     assert twin.replay.max_priority > 1, "no priority was above that which the first sequences have"
 
 

@@ -46,7 +46,7 @@ def compute_in(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, memory_dtype
         schema = make_schema(config, network)
         schema.fields = {
             name: dataclasses.replace(field, dtype=np.dtype(memory_dtype))
-            if field.block == "trace"
+            if field.block == "memory"
             else field
             for name, field in schema.fields.items()
         }

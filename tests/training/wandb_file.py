@@ -51,7 +51,7 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def history(path: Path) -> list[dict[str, Any]]:
-    """The rows that were logged."""
+    """The timesteps that were logged."""
     return [_items(record.history.item) for record in records(path) if record.HasField("history")]
 
 
