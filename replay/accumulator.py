@@ -71,7 +71,7 @@ class SequenceStarts(NamedTuple):
     timesteps: Ints
     """The sequence start's timestep, counted from the first timestep its stream ever had."""
     learn_timesteps: Ints
-    """Real steps of the learned segment; of these, min(learn_length, learn_steps - 1) get a TD error."""
+    """Real steps of the learned segment; of these, min(learn_length, learn_timesteps - 1) get a TD error."""
 
 
 class Tick(NamedTuple):

@@ -71,7 +71,8 @@ class Part(NamedTuple):
 class Beside(Protocol):
     """Learns a part of a batch while the learner is at another one."""
 
-    def begin(self, batch: Sequences, num_learned: Tensor) -> None: ...
+    def begin(self, batch: Sequences, num_learned: Tensor) -> None:
+        """Take a part of a batch that has so many learned steps in all; `result` follows."""
 
     def result(self) -> Part | None:
         """What `Learner.part` gives, valid until the next `begin`; None: there is none."""
