@@ -1,0 +1,92 @@
+"""One task in four disguises: what an agent earns in them should be what it earns in the task.
+
+Rewards of another size, many actions that are alike, a time limit that no episode needs: nothing that has to
+be learned differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from numpy.typing import NDArray
+
+from envs.gridverse.dynamics import make_dynamics
+from envs.gridverse.worlds import world
+from envs.vector import Arrays, Dynamics, EnvIds, Flags, Rewards, Rng
+
+TASK = "gridverse-memory-7x7"
+TIME_LIMIT = 250
+
+
+class Disguised(Dynamics):
+    """`TASK`: rewards times `factor`, each action `alike` times over, its time limit `times` over."""
+
+    factor: ClassVar[float] = 1.0
+    alike: ClassVar[int] = 1
+    times: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        task = world(TASK)
+        self._task = make_dynamics(task, task.facts["observation"])
+        self.observation_space = self._task.observation_space
+        self._actions = len(self._task.action_names)
+        self.action_space = Discrete(self._actions * self.alike)
+        names = self._task.action_names
+        self.action_names = tuple(f"{name} {number}" for number in range(self.alike) for name in names)
+        self.time_limit = TIME_LIMIT * self.times
+
+    def start(self, num: int, rng: Rng) -> None:
+        self._task.start(num, rng)
+
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
+        self._task.restart(env_ids, rng)
+
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
+        reward, terminated = self._task.step(action % self._actions, rng)
+        return reward * self.factor, terminated
+
+    def observe(self, rng: Rng) -> NDArray[np.generic]:
+        return self._task.observe(rng)
+
+    def get(self) -> Arrays:
+        return self._task.get()
+
+    def put(self, state: Arrays) -> None:
+        self._task.put(state)
+
+    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
+        return self._task.read(state, num)
+
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
+        """The task's own: the good exit, before the rewards of the way eat up its own."""
+        return self._task.success(reward / self.factor, episode_return / self.factor, terminated)
+
+    def other(self, state: Arrays) -> Arrays | None:
+        return self._task.other(state)
+
+
+class SmallRewards(Disguised):
+    """The memory task of 7 x 7 cells with rewards times 0.01."""
+
+    factor = 0.01
+
+
+class LargeRewards(Disguised):
+    """The memory task of 7 x 7 cells with rewards times 1 000."""
+
+    factor = 1000.0
+
+
+class ManyActions(Disguised):
+    """The memory task of 7 x 7 cells with each of its 6 actions eight times over."""
+
+    alike = 8
+
+
+class LongLimit(Disguised):
+    """The memory task of 7 x 7 cells with ten times its time limit."""
+
+    times = 10
