@@ -1,9 +1,8 @@
-"""The memory chain and the discounting chain of bsuite 0.3.6 (Osband et al. 2020, arXiv 1908.03568).
+"""The memory chain of bsuite 0.3.6 (Osband et al. 2020, arXiv 1908.03568).
 
 Memory chain of length n with b bits: a context of b bits is shown at the start; after n steps a query
 names one of them, and the next action, the last, has to be that bit. `memory-len-<n>` has one bit,
-`memory-size-<b>` has length 2. Discounting chain: the first of 100 actions chooses one of five rewards, 1 to
-100 steps away.
+`memory-size-<b>` has length 2.
 
 A fault of the package is kept: its observation is made before its clock moves, so the first step shows what
 the reset showed. The context is thus in timesteps 0 and 1, and with n = 1 nothing has to be remembered.
@@ -22,16 +21,13 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, TILE, WALL
+from envs.drawing import AGENT, FLOOR, GREEN, RED, TILE, WALL
 from envs.fields import Field, FieldDynamics
 from envs.task import Native
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 _SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
-_REWARD_STEPS: Final = np.array([1, 3, 10, 30, 100])  # by chain
-_BONUS: Final = 0.1
-_CHAIN_STEPS: Final = 100
 
 
 class MemoryChainDynamics(FieldDynamics):
@@ -106,66 +102,6 @@ class MemoryChainDynamics(FieldDynamics):
         return picture
 
 
-class DiscountingChainDynamics(FieldDynamics):
-    """Five chains, of which `best` has the larger reward. The fields of a state, integers:
-
-    chain: the chain that was chosen, 0 to 4; -1 before the first step.
-    time: steps taken, 0 to 100; 0 unless given.
-    """
-
-    observation_space = Box(
-        np.array([[-1, 0]], np.float32), np.array([[len(_REWARD_STEPS) - 1, 1]], np.float32), dtype=np.float32
-    )
-    action_space = Discrete(len(_REWARD_STEPS))
-    action_names = tuple(f"reward after {steps}" for steps in _REWARD_STEPS)
-    fields = (
-        Field("chain", (), np.int64, -1, len(_REWARD_STEPS) - 1),
-        Field("time", (), np.int64, 0, _CHAIN_STEPS, 0),
-    )
-    chain: NDArray[np.int64]
-    time: NDArray[np.int64]
-
-    def __init__(self, best: int) -> None:
-        self._rewards = np.ones(len(_REWARD_STEPS))
-        self._rewards[best] += _BONUS
-
-    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
-        self.chain[env_ids] = -1
-        self.time[env_ids] = 0
-
-    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        self.chain = np.where(self.time == 0, action, self.chain)
-        self.time = np.minimum(self.time + 1, _CHAIN_STEPS)
-        due = self.time == _REWARD_STEPS[self.chain]
-        return np.where(due, self._rewards[self.chain], 0.0), self.time == _CHAIN_STEPS
-
-    def observe(self, rng: Rng) -> NDArray[np.float32]:
-        observation = np.empty((len(self.chain), 1, 2), np.float32)
-        observation[:, 0, 0] = self.chain
-        observation[:, 0, 1] = self.time / _CHAIN_STEPS
-        return observation
-
-    def check(self, state: Arrays) -> None:
-        chain, time = state["chain"], state["time"]
-        wrong = (chain == -1) != (time == 0)
-        if wrong.any():
-            raise ValueError(
-                f"state 'chain' holds {chain[wrong][0]} at time {time[wrong][0]}; it must be -1 at time 0,"
-                f" and 0 to {len(_REWARD_STEPS) - 1} later"
-            )
-
-    def picture(self, env_id: int) -> NDArray[np.uint8]:
-        """The five chains, each as long as the way to its reward; the chosen one is dark so far."""
-        picture = np.full((len(_REWARD_STEPS), TILE, 4 * _CHAIN_STEPS, 3), FLOOR, np.uint8)
-        for chain, steps in enumerate(_REWARD_STEPS.tolist()):
-            row = picture[chain, 4:-4]
-            row[:, : 4 * steps] = LINE
-            if chain == self.chain[env_id]:
-                row[:, : 4 * min(steps, int(self.time[env_id]))] = AGENT
-            row[:, 4 * steps - 4 : 4 * steps] = GREEN
-        return picture.reshape(-1, 4 * _CHAIN_STEPS, 3)
-
-
 def _chain(length: int, bits: int) -> Native:
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
     return functools.partial(MemoryChainDynamics, length, bits), {
@@ -177,32 +113,21 @@ def _chain(length: int, bits: int) -> Native:
     }
 
 
-def _discounting(seed: int) -> Native:
-    best = seed % len(_REWARD_STEPS)
-    return functools.partial(DiscountingChainDynamics, best), {
-        "description": f"Choose the largest of five rewards, which comes after {_REWARD_STEPS[best]} steps.",
-        "best_return": 1.0 + _BONUS,
-        "source": _SOURCE,
-        "horizon": _CHAIN_STEPS + 1,
-    }
-
-
-_KINDS: Final[dict[str, tuple[str, int, Callable[[int], Native]]]] = {
-    "memory-len": ("length", 1, lambda length: _chain(length, 1)),
-    "memory-size": ("number of bits", 1, lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
-    "discounting-chain": ("mapping seed", 0, _discounting),
+_KINDS: Final[dict[str, tuple[str, Callable[[int], Native]]]] = {
+    "memory-len": ("length", lambda length: _chain(length, 1)),
+    "memory-size": ("number of bits", lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
 }
-"""Part of a task's name -> what its number is, the least number, and the maker of a number."""
+"""Part of a task's name -> what its number is, and the maker of a number."""
 
 
 def find(id: str) -> Native | None:
     """One of the experiments' tasks, or one of any other length or number of bits."""
-    name = re.fullmatch(r"bsuite-(memory-len|memory-size|discounting-chain)(?:-(.*))?", id, re.DOTALL)
+    name = re.fullmatch(r"bsuite-(memory-len|memory-size)(?:-(.*))?", id, re.DOTALL)
     if name is None:
         return None
-    noun, least, maker = _KINDS[name[1]]
-    if re.fullmatch(r"0|[1-9][0-9]{0,4}", name[2] or "") is None or int(name[2]) < least:
+    noun, maker = _KINDS[name[1]]
+    if re.fullmatch(r"[1-9][0-9]{0,4}", name[2] or "") is None:
         raise ValueError(
-            f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from {least} to 99999"
+            f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from 1 to 99999"
         )
     return maker(int(name[2]))

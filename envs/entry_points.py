@@ -53,10 +53,8 @@ FIND_IT = "; run from its folder, or put that on PYTHONPATH"
 """The end of an error about a module of a user's own."""
 
 
-def load(
-    module: str, id: str, hint: str = FIND_IT, own_way: Callable[[], ModuleType] | None = None
-) -> ModuleType:
-    """The module that the task `id` needs, imported by `own_way` where there is such.
+def load(module: str, id: str, hint: str = FIND_IT) -> ModuleType:
+    """The module that the task `id` needs.
 
     Raises:
         ValueError: one line, which ends with `hint`, where it cannot be imported.
@@ -65,7 +63,7 @@ def load(
         raise ValueError(f"task {id} {missing}")
     search_working_directory()
     try:
-        return own_way() if own_way else importlib.import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
         if hint == FIND_IT:
             raise ValueError(f"task {id} needs {module}, which {not_imported(module, id, error)}") from None

@@ -84,7 +84,6 @@ FAMILIES: Final = (
         (
             *_each("bsuite-memory-len-{}", 10, 100),
             "bsuite-memory-size-5",
-            "bsuite-discounting-chain-0",
         ),
     ),
     Family(

@@ -14,11 +14,9 @@ from typing import Any
 from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, option
 from dtqn.program import program
-from dtqn.settings.config import Config, fields_of, wrong
-from dtqn.settings.layers import Layer, build, environment_layer
+from dtqn.settings.config import Config, wrong
 from dtqn.settings.names import name_of
 from dtqn.settings.task import task_of
-from dtqn.settings.values import legal
 from dtqn.text import one_line, terminal_width
 from dtqn.training.directory import RunDir, pages_of
 
@@ -156,20 +154,14 @@ def report(arguments: Sequence[str]) -> int:
     shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
     option(parser, "--shown N", shown, argtypes.positive)
     _add_choice(parser)
-    sending = f"""how W&B gets the page of a run that it has, as an artifact; default WANDB_MODE, or as
-    the run [{legal(fields_of()["wandb"])}]"""
-    option(parser, "--wandb X", sending)
     given = parser.read()
     shown = given["shown"] or min(_SHOWN, given["episodes"])
     if shown > given["episodes"]:
         raise wrong("--shown", shown, f"only {given['episodes']} are played (--episodes)")
-    layers = environment_layer(os.environ)
-    layers += [Layer(None, {"wandb": given["wandb"]})] if given["wandb"] else []
-    mode = build(layers).wandb if layers else None
     from dtqn.inspection import report as page
 
     asked = page.Asked(given["episodes"], shown, given["seed"], given["checkpoint"])
-    file, problems = page.report(given["paths"], asked, given["out"], mode, print)
+    file, problems = page.report(given["paths"], asked, given["out"], print)
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     print(page.told(file))

@@ -67,9 +67,8 @@ def draw_suite(suite: Suite, runs: Sequence[Figures], folder: Path) -> None:
         for place in range(len(tasks[0].scores))
     ]
     if panels:  # none where each task stands alone
-        all_positive = all(task.n is None or task.n > 0 for task in suite.tasks)
         note = f"{_BANDS}; where lines coincide, the wider one lies below"
-        _write("against-n", panels, folder, suite.file.figure_axis, note, log=all_positive)
+        _write("against-n", panels, folder, suite.file.figure_axis, note, log=True)
 
 
 def _write(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, PositiveInt, ValidationError, model_validator
 
 from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Part, Score
 from dtqn.settings import gone
@@ -73,8 +73,8 @@ class TaskEntry(_OfAgents):
 
     name: str
     """the name of a task, with {n} in it for one a number of `n`"""
-    n: list[NonNegativeInt] | None = Field(None, min_length=1)
-    """integers of at least 0, one a task"""
+    n: list[PositiveInt] | None = Field(None, min_length=1)
+    """integers of at least 1, one a task"""
     env_steps: int = Field(ge=1)
     """an integer of at least 1"""
     env_steps_per_n: int = Field(0, ge=0)

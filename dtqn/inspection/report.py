@@ -28,7 +28,6 @@ from dtqn.training import metrics
 from dtqn.training.directory import RunDir, file_errors, make_writable, pages_of
 from dtqn.training.metrics import Row, is_evaluation
 from dtqn.training.setup import task_spec
-from dtqn.training.wandb_tracker import open_tracker
 
 _CLOCK = ("environment steps", "env_steps", 1.0)
 NOTE = (
@@ -119,12 +118,11 @@ FILE = "report.html"
 
 
 def report(
-    paths: Sequence[Path], asked: Asked, out: Path | None, wandb: str | None, say: Callable[[str], None]
+    paths: Sequence[Path], asked: Asked, out: Path | None, say: Callable[[str], None]
 ) -> tuple[Path, list[str]]:
     """Write the page; its file, and a line for each run that has no episodes on it or whose task has changed.
 
     Args:
-        wandb: how W&B gets the page about a run, one of `--wandb`; None: as it got the run.
         say: is told what takes time.
 
     Raises:
@@ -148,25 +146,7 @@ def report(
     player = {"runs": played, "pictures": pictures.links(), "unit": page_episodes.MILLE}
     with file_errors(file, "cannot be written"):
         write_whole(file, _page(runs, player, asked, [*_notes(asked, played), *problems]))
-    if len(runs) == 1:
-        send(runs[0], file, wandb, say)
     return file, problems
-
-
-def send(run: Run, file: Path, mode: str | None, say: Callable[[str], None]) -> None:
-    """Keep the page `file` as an artifact of the run at W&B; nothing is sent where W&B does not have it.
-
-    Args:
-        mode: one of `--wandb`; None: that of the run.
-    """
-    config, directory = run.config, run.directory
-    if not directory.id_file.exists() or "disabled" in (config.wandb, mode):
-        return
-    say("sending the page to W&B")
-    config = config.model_copy(update={"wandb": mode or config.wandb})
-    tracker = open_tracker(config, directory, directory.wandb_id, say)
-    tracker.artifact({file.name: file}, "report")
-    tracker.close()
 
 
 def told(file: Path) -> str:

@@ -60,13 +60,13 @@ class Tracker:
 
         self._try(show, "does not take the pictures")
 
-    def artifact(self, files: Mapping[str, Path], kind: str = "run") -> None:
-        """Keep files of a `run`, under the names that they have in its directory, or a `report`."""
+    def artifact(self, files: Mapping[str, Path]) -> None:
+        """Keep files of the run, under the names that they have in its directory."""
 
         def keep(run: Any) -> None:
             import wandb
 
-            artifact = wandb.Artifact(f"{kind}-{run.id}", type="model" if kind == "run" else kind)
+            artifact = wandb.Artifact(f"run-{run.id}", type="model")
             with _waiting_in(Path(run.settings.sync_dir, "artifacts")):
                 for name, file in files.items():
                     artifact.add_file(str(file), name=name)

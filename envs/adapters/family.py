@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from envs import entry_points
-from envs.adapters import memory_maze
 
 
 class Package(NamedTuple):
@@ -32,7 +31,6 @@ PACKAGES = (
     Package("BabyAI-", "minigrid", "minigrid"),
     Package("popgym-(?!(?-i:[a-z]))", "popgym", "popgym"),  # in lower case they are native
     Package("ALE/", "ale_py", "atari"),
-    Package("MemoryMaze-", "memory_maze.tasks", "memory-maze"),
 )
 
 
@@ -44,8 +42,6 @@ def modules(id: str) -> tuple[str, ...]:
     package, parts = _package(id), entry_points.split(id)
     if package is not None:
         _import(package, id)
-    if id in memory_maze.IDS:
-        return ("memory_maze.tasks",)
     if parts is not None:
         entry_points.load(parts[0], id)
     names = [] if parts is None else [parts[0]]
@@ -67,7 +63,7 @@ def is_known(id: str) -> bool:
     package = _package(id)
     if package is not None:
         _import(package, id)
-    if id in gymnasium.registry or id in memory_maze.IDS:
+    if id in gymnasium.registry:
         return True
     parts = entry_points.split(id)
     if parts is not None:
@@ -78,7 +74,7 @@ def is_known(id: str) -> bool:
             f"unknown task {id!r}: {parts[0]} has neither a class nor a registered task {name!r} "
             f"(it is {getattr(module, '__file__', 'built in')})"
         )
-    known = [*memory_maze.IDS, *(key for key, spec in gymnasium.registry.items() if not _is_native(spec))]
+    known = [key for key, spec in gymnasium.registry.items() if not _is_native(spec)]
     near = difflib.get_close_matches(id, known, n=2, cutoff=0.85)
     if near or package is not None:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -92,7 +88,6 @@ def _is_native(spec: Any) -> bool:
 
 def _import(package: Package, id: str) -> None:
     hint = f"; install it: pip install 'dtqn[{package.extra}]'"
-    own_way = memory_maze.tasks if package.module == "memory_maze.tasks" else None
-    module = entry_points.load(package.module, id, hint, own_way)
+    module = entry_points.load(package.module, id, hint)
     if package.module == "ale_py":  # no greeting from every environment
         module.ALEInterface.setLoggerMode(module.LoggerMode.Error)

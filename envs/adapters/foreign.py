@@ -20,7 +20,7 @@ from gymnasium.spaces import MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs import entry_points
-from envs.adapters import memory_maze, trial
+from envs.adapters import trial
 from envs.adapters.family import is_known
 from envs.adapters.plain import PlainEnv, SuccessRule, attempt, kept
 from envs.adapters.spaces import actions, observations
@@ -49,11 +49,6 @@ class Recipe(NamedTuple):
     kwargs_json: str
     """Arguments of the constructor."""
 
-    @property
-    def resets_quickly(self) -> bool:
-        """Whether a reset costs little, so that it can be looked at wherever the task is asked for."""
-        return self.id not in memory_maze.IDS
-
 
 class Facts(NamedTuple):
     """The facts that are seen by making a task once."""
@@ -76,7 +71,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
         return None
     limit = None if options.time_limit is None else positive_int("task.time_limit", options.time_limit)
     recipe = Recipe(id, limit, json.dumps(options.kwargs or {}))
-    options.refuse(id, but=("success", "kwargs") if recipe.resets_quickly else ("success",))
+    options.refuse(id, but=("success", "kwargs"))
     facts = _facts(recipe)
     success = SuccessRule(bound=0.0) if _POSITIVE_RETURN.match(id.rpartition(":")[2]) else None
     if options.success is not None:
@@ -104,8 +99,7 @@ def find(id: str, options: TaskOptions) -> Task | None:
 def _try(recipe: Recipe, success: SuccessRule | None) -> dict[str, float]:
     with contextlib.closing(_plain(TriedEnv, recipe, success, None)) as env:
         env.try_out()
-    if recipe.resets_quickly:
-        trial.compare_envs(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
+    trial.compare_envs(recipe.id, functools.partial(_plain, PlainEnv, recipe, success, None))
     return env.largest
 
 
@@ -118,18 +112,12 @@ def _facts(recipe: Recipe) -> Facts:
         closing.callback(attempt, id, "close", env.close)
         try:
             seen, done = observations(env.observation_space, _minigrid_codes(env)), actions(env.action_space)
-            facts = Facts(
-                Language(env.observation_space, seen, env.action_space, done),
-                _time_limit(env),
-                False,
-                tuple(env.metadata.get("render_modes", ())),
-            )
+            language = Language(env.observation_space, seen, env.action_space, done)
+            render_modes = tuple(env.metadata.get("render_modes", ()))
         except ANY_FAULT as error:  # a space that is not there, or has no place here
             raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
-        if recipe.resets_quickly:
-            plain = PlainEnv(env, id, seen, done, None)
-            _, info = plain.timestep("reset", lambda: env.reset(seed=0))
-            facts = facts._replace(says_success="is_success" in info, time_limit=_time_limit(env))
+        _, info = PlainEnv(env, id, seen, done, None).timestep("reset", lambda: env.reset(seed=0))
+        facts = Facts(language, _time_limit(env), "is_success" in info, render_modes)
     if seen.left_out:
         print(f"{id}: {', '.join(seen.left_out)} is text and left out", file=sys.stderr)
     return facts
@@ -194,10 +182,7 @@ def _make(
         raise ValueError(f"unknown task {id!r}")
     target = _target(id)
     wanted = {} if render_mode is None and not _needs_render_mode(target) else {"render_mode": render_mode}
-    if id in memory_maze.IDS:
-        own = memory_maze.STEPS[memory_maze.IDS[id][0]]
-        make, time_limit = functools.partial(memory_maze.make, id, render_mode), min(own, time_limit or own)
-    elif target is not None:
+    if target is not None:
         entry_points.check_kwargs(id, target, kwargs)
         make = functools.partial(target, **wanted, **kwargs)
     else:
@@ -250,10 +235,8 @@ def _creator(id: str, entry_point: Any) -> Any:
 def _source(id: str) -> str:
     if _target(id) is not None:
         return entry_points.source(id)
-    spec = gymnasium.registry.get(id.rpartition(":")[2])
-    if spec is None or spec.entry_point is None:
-        return "memory-maze"
-    return spec.entry_point if isinstance(spec.entry_point, str) else "gymnasium.registry"
+    entry_point = gymnasium.registry[id.rpartition(":")[2]].entry_point
+    return entry_point if isinstance(entry_point, str) else "gymnasium.registry"
 
 
 class AdaptedVectorEnv(AnyWrapper):

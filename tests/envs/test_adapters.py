@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -11,8 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 
 import envs
-from envs.adapters import foreign, memory_maze
-from envs.adapters.memory_maze import DmEnv
+from envs.adapters import foreign
 from envs.adapters.spaces import actions, channels_first, observations
 
 HERE = __name__
@@ -344,114 +343,3 @@ def test_atari_pictures_can_be_grey_and_small() -> None:
     observation, _ = env.reset()
     assert observation in env.observation_space
     assert 20 < observation.mean() < 200
-
-
-class Timestep(NamedTuple):
-    """As dm_env's."""
-
-    observation: Any
-    reward: float | None
-    discount: float | None
-    ended: bool
-
-    def last(self) -> bool:
-        return self.ended
-
-
-class FakeMaze:
-    """A dm_env environment of three steps, terminated or truncated by the parity of its seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed, self.t, self.closed = seed, 0, False
-
-    def timestep(self) -> Timestep:
-        ended = self.t == 3
-        return Timestep(
-            np.full((64, 64, 3), self.t, np.uint8),
-            None if self.t == 0 else 0.5 * self.t,
-            float(self.seed % 2) if ended else 1.0,
-            ended,
-        )
-
-    def reset(self) -> Timestep:
-        self.t = 0
-        return self.timestep()
-
-    def step(self, action: int) -> Timestep:
-        assert 0 <= action < 6
-        self.t += 1
-        return self.timestep()
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_dm_env_tasks() -> None:
-    made: list[FakeMaze] = []
-
-    def make(seed: int) -> FakeMaze:
-        made.append(FakeMaze(seed))
-        return made[-1]
-
-    env = DmEnv(make, "rgb_array")
-    endings = set()
-    for seed in range(8):
-        observation, _ = env.reset(seed=seed)
-        assert observation.max() == 0
-        timesteps = [env.step(0) for _ in range(3)]
-        assert [timestep[1] for timestep in timesteps] == [0.5, 1.0, 1.5]
-        assert [timestep[2] or timestep[3] for timestep in timesteps] == [False, False, True]
-        assert timesteps[-1][2:4] == (made[-1].seed % 2 == 0, made[-1].seed % 2 == 1)
-        endings.add(timesteps[-1][2])
-        assert env.render().max() == 3
-    assert endings == {True, False}
-    assert len({maze.seed for maze in made}) == 8
-    assert [maze.closed for maze in made] == [True] * 7 + [False]
-    env.reset()
-    assert len(made) == 8  # without a seed it goes on with the one it has
-
-
-def test_memory_maze_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a fake in place of the package's tasks, which need MuJoCo and a renderer."""
-    asked: dict[str, Any] = {}
-
-    class Tasks:
-        @staticmethod
-        def memory_maze_11x11(seed: int, **kwargs: Any) -> FakeMaze:
-            asked.update(kwargs)
-            return FakeMaze(seed)
-
-    monkeypatch.setattr(memory_maze, "tasks", lambda: Tasks)
-    foreign._facts.cache_clear()
-    spec = envs.spec("MemoryMaze-11x11-6CL-v0")
-    assert (spec.observation_space, spec.action_space) == (Box(0, 255, (64, 64, 3), np.uint8), Discrete(6))
-    assert (spec.time_limit, spec.has_success) == (2000, False)
-    env = envs.make_vector("MemoryMaze-11x11-6CL-v0", 2, seed=1)
-    observation, _ = env.reset()
-    assert observation in env.observation_space
-    assert asked == {"image_only_obs": True, "randomize_colors": True}
-    assert [env.step(np.array([0, 5]))[1].tolist() for _ in range(4)] == [
-        [0.5] * 2,
-        [1.0] * 2,
-        [1.5] * 2,
-        [0.0] * 2,
-    ]
-    foreign._facts.cache_clear()
-
-
-def test_memory_maze_itself() -> None:
-    """It runs on machines with a renderer that MuJoCo finds."""
-    pytest.importorskip("labmaze")
-    pytest.importorskip("dm_control")
-    foreign._facts.cache_clear()
-    env = envs.make_vector("MemoryMaze-9x9-v0", 1, seed=1)
-    try:
-        observation, _ = env.reset()
-    except Exception as error:  # whatever a machine without graphics makes of it
-        pytest.skip(f"no renderer: {error}")
-    assert observation in env.observation_space
-    assert observation.std() > 10
-    timestep = env.step(np.array([1]))
-    assert timestep[0] in env.observation_space
-    assert not np.array_equal(timestep[0], observation)
-    env.close()

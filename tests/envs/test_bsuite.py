@@ -1,4 +1,4 @@
-"""bsuite's chains: recorded episodes of the package, the package where it is installed, and the names."""
+"""bsuite's memory chain: recorded episodes of the package, the package where it is installed, names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import envs
 from envs.bsuite import MemoryChainDynamics
 from envs.vector import NativeVectorEnv
-from tests.envs.small_recordings import recorded, step_major
+from tests.envs.small_recordings import recorded
 
 
 def name_of(length: int, bits: int) -> str:
@@ -37,26 +37,6 @@ def test_recorded_memory_chains_replay_exactly(length: int, bits: int) -> None:
         np.testing.assert_array_equal(terminated, data["terminated"][now])
         np.testing.assert_array_equal(infos["is_success"], data["reward"][now] == 1)
         assert not truncated.any()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_recorded_discounting_chains_replay_exactly(seed: int) -> None:
-    data = recorded("bsuite_discounting_chain")
-    lengths = data["ep_len"].astype(int)
-    columns = {
-        key: step_major(data[key], lengths)[:, data["ep_seed"] == seed]
-        for key in ("action", "obs", "reward", "terminated")
-    }
-    env = envs.make_vector(f"bsuite-discounting-chain-{seed}", 5, 1)
-    observation, _ = env.reset()
-    np.testing.assert_array_equal(observation[:, 0], data["init_obs"][data["ep_seed"] == seed])
-    assert len(columns["action"]) == 100
-    for action, seen, gained, over in zip(*columns.values(), strict=True):
-        observation, reward, terminated, _, _ = env.step(action)
-        np.testing.assert_array_equal(observation[:, 0], seen)
-        np.testing.assert_array_equal(reward, gained)
-        np.testing.assert_array_equal(terminated, over)
-    assert columns["reward"].sum(axis=0).tolist() == [1.1 if chain == seed % 5 else 1.0 for chain in range(5)]
 
 
 def assert_plays_alike(theirs: Any, ours: Any, episodes: int, state: Callable[[], dict[str, Any]]) -> None:
@@ -88,15 +68,6 @@ def test_the_package_plays_the_same_memory_chain(length: int, bits: int, episode
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 3, 19])
-def test_the_package_plays_the_same_discounting_chain(seed: int) -> None:
-    """For 100 000 steps."""
-    theirs = pytest.importorskip("bsuite.environments.discounting_chain").DiscountingChain(seed)
-    ours = envs.make_vector(f"bsuite-discounting-chain-{seed}", 1, 1)
-    assert_plays_alike(theirs, ours, 1_000, lambda: {"chain": theirs._context})
-
-
 def test_contexts_and_queries_are_uniform() -> None:
     env = envs.make_vector("bsuite-memory-size-5", 4000, 2)
     env.reset()
@@ -111,10 +82,6 @@ def test_contexts_and_queries_are_uniform() -> None:
         ("bsuite-memory-len-0", "bsuite-memory-len-<length>, with a length from 1 to 99999"),
         ("bsuite-memory-len", "bsuite-memory-len-<length>"),
         ("bsuite-memory-size-x", "bsuite-memory-size-<number of bits>, with a number of bits from 1"),
-        (
-            "bsuite-discounting-chain--1",
-            "bsuite-discounting-chain-<mapping seed>, with a mapping seed from 0",
-        ),
     ],
 )
 def test_a_wrong_name_is_told(id: str, said: str) -> None:

@@ -78,10 +78,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
     "bsuite-memory-size-3": [
         ({"context": [1, 0, 1], "query": 3}, "'query' holds 3"),
     ],
-    "bsuite-discounting-chain-0": [
-        ({"chain": 1}, "'chain' holds 1 at time 0; it must be -1 at time 0"),
-        ({"chain": -1, "time": 4}, "'chain' holds -1 at time 4"),
-    ],
     "popgym-repeat-first-easy": [
         ({"time": 1}, "has no 'cards'"),
         ({"cards": SUITS // 2}, "'cards' must hold each number from 0 to 3 13 times"),

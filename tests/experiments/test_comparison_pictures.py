@@ -45,23 +45,6 @@ def test_tasks_that_stand_alone_have_no_picture_against_n(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["profile.png"]
 
 
-@pytest.mark.parametrize("n, is_logarithmic", [([1, 3], True), ([0, 3], False)])
-def test_lengths_from_1_on_are_on_a_logarithmic_axis(tmp_path, monkeypatch, n, is_logarithmic):
-    """It has no place for 0."""
-    logarithmic = {}
-    monkeypatch.setattr(
-        comparison_pictures.plots,
-        "comparison",
-        lambda _, path, *rest: logarithmic.update({path.name: rest[-1]}),
-    )
-    text = SUITE.replace("bsuite-memory-len-{n}", "bsuite-discounting-chain-{n}").replace("[1, 3]", str(n))
-    text = text.replace("bsuite-memory-len-1", "bsuite-discounting-chain-0")
-    suite = suite_of(tmp_path, text)
-    runs = [_run(task.name, "dqn", 1, 0.5) for task in suite.tasks]
-    comparison_pictures.draw_suite(suite, runs, tmp_path)
-    assert logarithmic["against-n.png"] is is_logarithmic
-
-
 def test_the_curves_of_the_pictures_by_hand(tmp_path):
     suite = suite_of(tmp_path)
     runs = [

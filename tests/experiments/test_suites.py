@@ -246,7 +246,7 @@ _AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "war
         ("random: 0.2, ", "", "tasks.1.scores.0.random is None, optimal 0.7: must be both numbers"),
         ("random: 0.2", "random: 0.7", "tasks.1.scores.0.optimal is 0.7, as random is: must be another"),
         ("of: mmer, random: -1", "of: success, random: -1", "tasks.1.scores has success twice: must be of"),
-        ("n: [1, 3]", "n: [-1, 3]", "tasks.0.n.0 is -1: must be integers of at least 0, one a task"),
+        ("n: [1, 3]", "n: [-1, 3]", "tasks.0.n.0 is -1: must be integers of at least 1, one a task"),
         ("    n: [1, 3]\n", "", "tasks.0.name is bsuite-memory-len-{n}: with {n} there must be a list n"),
         (f"task: {MAZE}", "task: t-maze", "published.0.task is t-maze: no task of the suite"),
         ("figure: 0.42", "figure: x", "published.0.figure is x: must be a number"),

@@ -11,18 +11,14 @@ import numpy as np
 import pytest
 
 from dtqn import cli
-from dtqn.inspection import dependence, report
+from dtqn.inspection import dependence
 from dtqn.inspection.attention import attention
 from dtqn.inspection.recorder import play
-from dtqn.inspection.report import Run
-from dtqn.settings import presets
-from dtqn.settings.names import name_of
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import make_env
 from tests import tiny
 from tests.inspection.conftest import PLAYED
-from tests.training import wandb_file
 
 _AGENT = (
     "gtrxl+network.core.mlp_width=16+network.width=16+learner.batches.size=4+learner.batches.env_steps_per_update=40.0"
@@ -133,48 +129,3 @@ def test_an_unfinished_run_without_weights_is_reported_without_episodes(
     page = tmp_path / "report.html"
     assert data(page, "player")["runs"] == []
     assert "<td>600 of 600</td>" in page.read_text(encoding="utf-8"), "it has not finished"
-
-
-def _tracked(folder: Path, mode: str = "offline", tracked: bool = True) -> Run:
-    folder.mkdir()
-    directory = RunDir(folder)
-    if tracked:
-        directory.wandb_id = "abcd1234"
-    config = presets.resolve(None, {"wandb": mode}, {})
-    rows = [{"env_steps": 100 * n, "eval/return": 0.5} for n in range(3)]
-    directory.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Run("run", name_of(config), config, rows, True, directory)
-
-
-def test_the_page_is_an_artifact_of_its_tracked(tmp_path: Path) -> None:
-    run, page, said = _tracked(tmp_path / "run"), tmp_path / "report.html", list[str]()
-    page.write_text("<p>")
-    report.send(run, page, None, said.append)
-    wandb_file.wait()
-    (file,) = tmp_path.glob("run/wandb/offline-run-*/run-*.wandb")
-    assert [row["env_steps"] for row in wandb_file.history(file)] == [0, 100, 200]
-    (artifact,) = wandb_file.artifacts(file)
-    assert (artifact.name, artifact.type) == ("report-abcd1234", "report")
-    assert [entry.path for entry in artifact.manifest.contents] == ["report.html"]
-    assert said == ["sending the page to W&B"]
-
-
-@pytest.mark.parametrize(
-    "mode, tracked, asked",
-    [("disabled", True, None), ("offline", False, None), ("offline", True, "disabled")],
-)
-def test_where_wandb_has_no_run_nothing_is_sent(
-    mode: str, tracked: bool, asked: str | None, tmp_path: Path
-) -> None:
-    run = _tracked(tmp_path / "run", mode, tracked)
-    report.send(run, tmp_path / "report.html", asked, pytest.fail)
-    assert not (tmp_path / "run/wandb").exists()
-
-
-def test_a_mode_that_there_is_not_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error = tiny.refused(capsys, "report", str(tmp_path), "--wandb", "later")
-    assert error.startswith("error: wandb is later (from --wandb): must be ")
-    monkeypatch.setenv("WANDB_MODE", "never")
-    assert "WANDB_MODE" in tiny.refused(capsys, "report", str(tmp_path))

@@ -184,7 +184,7 @@ def _presets(folder):
 
 @pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
 def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
-    ids = [*envs.ids(), "ALE/Pong-v5", "MemoryMaze-9x9-v0", "MiniGrid-MemoryS7-v0"]
+    ids = [*envs.ids(), "ALE/Pong-v5", "MiniGrid-MemoryS7-v0"]
     of_family = [id for id in ids if id.startswith(family)]
     assert of_family
     for agent in _presets("agents"):
@@ -260,7 +260,7 @@ def test_a_users_own_words_are_left_as_they_are():
 
 
 @pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
-@pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "MemoryMaze-9x9-v0"])
+@pytest.mark.parametrize("env", ["gridverse-memory-7x7", "t-maze-passive-10", "ALE/Pong-v5"])
 def test_a_preset_sets_little_that_is_not_read(agent, env):
     """Only dtqn-paper does: gates that are shared and start without bias, were the gate gru."""
     config = resolve(None, {"agent": agent, "env": env}, {})

@@ -328,8 +328,8 @@ def test_a_tracker_that_breaks_costs_the_run_nothing(tmp_path, inner, told, said
     tracker = Tracker("abcd1234", inner, lines.append)
     tracker.log(0, row)
     tracker.pictures(0, row, {"curve": tmp_path / "curve.png"})
-    tracker.artifact({}, "report")
+    tracker.artifact({})
     tracker.close(3)
-    whole = [("log", 0, 1), ("pictures", 1, 1), ("artifact", "report-abcd1234", "report"), ("close", 3)]
+    whole = [("log", 0, 1), ("pictures", 1, 1), ("artifact", "run-abcd1234", "model"), ("close", 3)]
     assert inner.told == [one for one in whole if one[0] in told]
     assert lines == said
