@@ -127,7 +127,9 @@ def rows_of(run: dtqn.Run) -> list[dict[str, Any]]:
 def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
     run = train(cell.Walk)
     assert run.run_dir.parts[1] == "this_process-Walk"
-    assert "env is this_process:Walk, found in this process alone" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "env is this_process:Walk, found in this process alone" in printed
+    assert f"next     dtqn.evaluate({str(run.run_dir)!r})\n" in printed
     assert (run.finished, run.evaluation["env_steps"]) == (True, run.metrics[-1]["env_steps"])
     run.policy.reset()
     assert run.policy.act(0) in (0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -93,17 +94,20 @@ class Subject:
 
     @contextmanager
     def told(self, say: Callable[[str], object]) -> Iterator[None]:
-        """A block after which `say` is told which contracts hold, with their worst figures, and if all do."""
+        """A block after which `say` is told which contracts were looked at, with their worst figures."""
         try:
             yield
         finally:
-            told = [(contract, "holds", found) for contract, (_, found) in self.figures.items()]
+            told = [
+                (contract, "holds" if math.isfinite(share) else "IS BROKEN", found)
+                for contract, (share, found) in self.figures.items()
+            ]
             for line in columns([("contract", "", "found of allowed"), *told]):
                 say(line)
         say(f"{self.name} holds all {len(told)} contracts")
 
     def broken(self, problem: str, contract: str | None = None) -> ContractError:
-        self.figures.pop(contract or self.contract, None)
+        self.figures[contract or self.contract] = (math.inf, "")
         text = f"{self.name} breaks the contract '{contract or self.contract}': {problem}"
         return ContractError(" ".join(text.split()))
 

@@ -58,6 +58,8 @@ _SUFFIXES = {
     *(".yaml", ".json", ".jsonl", ".png", ".svg", ".gif", ".log", ".txt", ".md", ".html", ".safetensors"),
 }
 """Of the files that a run, its reports and an exported agent hold."""
+_CALLS = {"eval": "dtqn.evaluate({!r})", "report": "dtqn.Run({!r})", "--resume": "dtqn.train(resume={!r})"}
+"""The commands as calls."""
 EXPORTED_WEIGHTS = "model.safetensors"
 """In a folder that holds an exported agent, beside `best.safetensors`."""
 
@@ -222,7 +224,10 @@ class RunDir:
         return self.path if self.is_exported else self.path / "checkpoint"
 
     def command(self, name: str) -> str:
-        """`eval`, `report` or `--resume` of the run."""
+        """`eval`, `report` or `--resume` of the run; a call where only one process has its objects."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if f" {this_process.MODULE}:" in self.config_file.read_text(encoding="utf-8"):
+                return _CALLS[name].format(str(self.path))
         return f"{program()} {name} {shlex.quote(str(self.path))}"
 
     @property

@@ -309,7 +309,7 @@ class RunsView(_Shown):
             self.say(overview(facts))
 
     def _render(self) -> RenderableType:
-        facts, console = list(self._facts.values()), self._console
+        facts, console = [self._facts.get(run.name) or RunFacts(run) for run in self._runs], self._console
         shown = self._fitting(facts, max(console.height - 3, 1))
         broad = console.width >= _BROAD
         room = max(console.width - (90 if broad else 54), 10)  # beside what else is told
