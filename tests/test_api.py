@@ -284,7 +284,7 @@ def test_a_callback_stops_a_run_which_is_saved(cell, event, capsys):
     run = train(cell.Walk, callbacks=[_Told(stops=event)], checkpoint_every=100)
     assert not run.finished
     assert (
-        f"interrupted and saved; to go on: python -m dtqn --resume {run.run_dir}" in capsys.readouterr().out
+        f"interrupted and saved; to go on: dtqn.train(resume={str(run.run_dir)!r})" in capsys.readouterr().out
     )
     assert dtqn.train(cell.Walk, resume=run.run_dir).finished
 
