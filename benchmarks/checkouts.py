@@ -3,9 +3,10 @@
     git worktree add ../before b129e82
     python -m benchmarks.checkouts ../before [--seconds S] [--json FILE] [--SETTING VALUE ...]
 
-Each side is a process with one thread, on batches of its own replay, which its random steps have filled.
-Settings are for both sides; those that begin with `new.`, such as `--new.learner.precision bfloat16`, are for
-this one alone. Seconds are of a side's own processor time, so that other work on the machine matters little.
+Each side is a run's learner as its settings make it (`--new.threads 2`: with the process beside it), on
+batches of its own replay, which its random steps have filled. Settings are for both sides; those that begin
+with `new.`, such as `--new.learner.precision bfloat16`, are for this one alone. The machine must be idle, as
+seconds are of the clock.
 The other checkout must have `machine`, `trainer_of`, `Turns` and `rate` in `benchmarks/agent.py`.
 """
 
@@ -25,7 +26,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def serve(flags: Mapping[str, str]) -> None:
-    """The process of a side: for each number of seconds on standard input, updates per CPU second."""
+    """The process of a side: for each number of seconds on standard input, updates per second."""
     import torch
 
     from benchmarks.agent import Turns, machine, rate, trainer_of
@@ -39,7 +40,7 @@ def serve(flags: Mapping[str, str]) -> None:
     rate(turns.update, 1.0)
     print("ready", flush=True)
     for seconds in sys.stdin:
-        print(rate(turns.update, float(seconds))[0], flush=True)
+        print(rate(turns.update, float(seconds))[1], flush=True)
 
 
 class Side:
@@ -63,7 +64,7 @@ class Side:
         return line.strip()
 
     def rate(self, seconds: float) -> float:
-        """Updates per CPU second."""
+        """Updates per second."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
