@@ -10,7 +10,9 @@ their mix of lengths, memories and burn-ins is the real one, and the arithmetic 
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,8 +57,8 @@ class Turns:
         self.learner.update(next(self._next))
 
 
-def flop_per_update(turns: Turns) -> float:
-    """Floating-point operations of the matrix products of an update, the mean over the batches.
+def flop_of(action: Callable[[], Any]) -> int:
+    """Floating-point operations of the matrix products of a call.
 
     Torch counts neither its fused LSTM nor its fused attention on a CPU: here they are taken apart.
     """
@@ -64,11 +66,15 @@ def flop_per_update(turns: Turns) -> float:
     torch._C._set_mkldnn_enabled(False)
     try:
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            for batch in turns.batches:
-                turns.learner.update(batch)
+            action()
     finally:
         torch._C._set_mkldnn_enabled(fused)
-    return counter.get_total_flops() / len(turns.batches)
+    return counter.get_total_flops()
+
+
+def flop_per_update(turns: Turns) -> float:
+    """That of an update, the mean over the batches."""
+    return statistics.fmean(flop_of(partial(turns.learner.update, batch)) for batch in turns.batches)
 
 
 def matrix_product() -> tuple[Callable[[], Any], int]:

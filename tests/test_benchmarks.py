@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, gpu, parameters, pool, random_play, rivals
+from benchmarks import agents, checkouts, cost, gpu, parameters, pool, random_play, recurrent_ppo, rivals
 from benchmarks.agent import flop_per_update
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
@@ -129,7 +129,7 @@ def test_each_side_is_the_learner_of_its_checkout(tmp_path: Path) -> None:
         "trainer_of = lambda steps, **flags: float(flags['learner.gamma']) * steps\n"
         "class Turns:\n"
         "    def __init__(self, trainer): self.update = trainer\n"
-        "rate = lambda update, seconds: (update + seconds, None)\n"
+        "rate = lambda update, seconds: (None, update + seconds)\n"
     )
     side = checkouts.Side(tmp_path, {"learner.gamma": "0.5"})
     assert side.rate(3.0) == 0.5 * checkouts.FILL_ENV_STEPS + 3.0
@@ -165,3 +165,28 @@ def test_what_a_gpu_benchmark_cannot_do_is_one_line(
     ):
         assert gpu.main(arguments) == 2
         assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_the_figure_of_costs_has_a_panel_for_each_setting(tmp_path: Path) -> None:
+    costs = {"ms": 30.0, "floor_ms": 10.0}
+    few = {name: {str(value): costs for value in values} for name, values in cost.VALUES.items()}
+    result = {"machine": "a machine", "gtrxl": few, "lstm": {"network.width": few["network.width"]}}
+    cost.draw(result, tmp_path / "cost.svg")
+    text = (tmp_path / "cost.svg").read_text(encoding="utf-8")
+    assert all(
+        f"<!-- {name} -->" in text for name in (*cost.VALUES, "ms of an update", "lstm, products alone")
+    )
+    assert cost.table(result).count("network.width") == 8
+
+
+def test_the_rival_ends_at_the_bar_of_compare() -> None:
+    """112 episodes: 0.9 is shown by the lower end of an interval, by 108 successes and not by 107."""
+    row = {"eval/episodes": 112, "eval/success": 107 / 112, "env_steps": 1000, "seconds": 60.0}
+    assert not recurrent_ppo.is_solved("t-maze-passive-50", row)
+    solved = row | {"eval/success": 108 / 112}
+    assert recurrent_ppo.is_solved("t-maze-passive-50", solved)
+    of_return = {"eval/episodes": 112, "eval/return": 0.95, "eval/return_error": 0.02}
+    assert recurrent_ppo.is_solved("popgym-repeat-previous-easy", of_return)
+    assert not recurrent_ppo.is_solved("popgym-repeat-previous-easy", of_return | {"eval/return_error": 0.03})
+    line = recurrent_ppo.figures("t-maze-passive-50", "lstm", [[row], [row, solved]])
+    assert (line["solved"], line["runs"], line["minutes_to_solved"]) == (1, 2, [1.0])
