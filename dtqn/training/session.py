@@ -16,7 +16,6 @@ import torch
 import dtqn
 import envs
 from dtqn.acting.evaluation import Goal
-from dtqn.plots import learning_curve
 from dtqn.program import code_digest
 from dtqn.settings import named_code
 from dtqn.settings.config import Config, ConfigError
@@ -432,6 +431,8 @@ class _Run:
         That of a finished run shows what random actions reach, in as many episodes as its last evaluation
         had. They take at most a second or two in the suite's own tasks, and are not played in others.
         """
+        from dtqn.plots import learning_curve  # half a second that a run need not begin with
+
         title = f"{', '.join(name_of(self.config))}, seed {self.config.seed}"
         ceiling = task_spec(self.config).success_ceiling
         try:

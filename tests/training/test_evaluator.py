@@ -13,7 +13,7 @@ import pytest
 
 from dtqn.acting import evaluation
 from dtqn.acting.timesteps import Episodes, VectorTimesteps
-from dtqn.training import checkpoint, evaluator, session, setup
+from dtqn.training import checkpoint, evaluator, setup
 from dtqn.training.evaluations import Evaluations
 from dtqn.training.trainer import Trainer
 from tests.training import fake, pools
@@ -34,7 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The run that plays its evaluations itself."""
     path = tmp_path_factory.mktemp("inline") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "learning_curve", lambda *_: None)
+        patch.setattr("dtqn.plots.learning_curve", lambda *_: None)
         patch.setattr(Trainer, "film", lambda *_: None)
         assert start(path, evaluator="inline")[0] == 0
     found = fake.tree(path)

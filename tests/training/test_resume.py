@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dtqn import cli
-from dtqn.training import session
 from dtqn.training.trainer import Trainer
 from tests.training import fake
 
@@ -60,7 +59,7 @@ def test_killed_and_resumed_run_ends_like_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In its metrics, its last checkpoint and its best evaluation."""
-    monkeypatch.setattr(session, "learning_curve", lambda *_: None)  # a fifth of the time
+    monkeypatch.setattr("dtqn.plots.learning_curve", lambda *_: None)  # a fifth of the time
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert cli.main([*SMALL, "--run-dir", str(whole)]) == 0

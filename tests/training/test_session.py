@@ -46,7 +46,7 @@ def test_a_run_leaves_what_is_promised(tmp_path, trainer):
 
 def test_the_picture_of_a_finished_run_shows_what_random_actions_reach(tmp_path, trainer, monkeypatch):
     drawn = []
-    monkeypatch.setattr(session, "learning_curve", lambda *given: drawn.append(given[-2]))
+    monkeypatch.setattr("dtqn.plots.learning_curve", lambda *given: drawn.append(given[-2]))
     assert fake.start(tmp_path / "run")[0] == 0
     config = RunDir(tmp_path / "run").read_config()
     expected = chance_level.play(config, 20).success  # the fake's evaluations have 20 episodes
