@@ -79,13 +79,11 @@ FAMILIES: Final = (
         ),
     ),
     Family(
-        "envs.bsuite",
-        "bsuite-",
-        (
-            *_each("bsuite-memory-len-{}", 10, 100),
-            "bsuite-memory-size-5",
-        ),
+        "envs.endless_t_maze",
+        "endless-t-maze-",
+        ("endless-t-maze-3-5", "endless-t-maze-10-10", "endless-t-maze-uniform-5-10"),
     ),
+    Family("envs.bsuite", "bsuite-", (*_each("bsuite-memory-len-{}", 10, 100), "bsuite-memory-size-5")),
     Family(
         "envs.popgym",
         "popgym-[a-z]",
