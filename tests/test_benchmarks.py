@@ -13,8 +13,20 @@ import torch
 from torch import nn
 
 import envs
-from benchmarks import agents, checkouts, cost, gpu, parameters, pool, random_play, recurrent_ppo, rivals
+from benchmarks import (
+    agents,
+    areas,
+    checkouts,
+    cost,
+    gpu,
+    parameters,
+    pool,
+    random_play,
+    recurrent_ppo,
+    rivals,
+)
 from benchmarks.agent import flop_per_update
+from dtqn.experiments.scores import Score
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
 
@@ -190,3 +202,25 @@ def test_the_rival_ends_at_the_bar_of_compare() -> None:
     assert not recurrent_ppo.is_solved("popgym-repeat-previous-easy", of_return | {"eval/return_error": 0.03})
     line = recurrent_ppo.figures("t-maze-passive-50", "lstm", [[row], [row, solved]])
     assert (line["solved"], line["runs"], line["minutes_to_solved"]) == (1, 2, [1.0])
+
+
+def test_areas_and_their_differences_by_hand() -> None:
+    score = Score(of="return", random=-1.0, optimal=1.0)
+    curve = {"env_steps": [0, 100, 400], "eval/return": [-1.0, 0.0, 1.0]}
+    assert areas.area(curve, score) == pytest.approx((100 * 0.25 + 300 * 0.75) / 400)
+    values = {
+        ("a", "new"): (0.5, 0.7),
+        ("b", "new"): (0.3, 0.3),
+        ("a", "old"): (0.4, 0.4),
+        ("b", "old"): (0.2, 0.4),
+    }
+    found = {(*key, seed): x for key, pair in values.items() for seed, x in enumerate(pair)}
+    # Differences 0.1 and 0.3 in a, 0.1 and -0.1 in b: a pooled deviation of sqrt(0.04 / 2).
+    difference = areas.Difference.of(found, "new", "old")
+    assert difference.by_task == pytest.approx({"a": 0.2, "b": 0.0}) and difference.mean == pytest.approx(0.1)
+    assert difference.error_of_task == pytest.approx(0.1) and difference.error == pytest.approx(0.1 / 2**0.5)
+    assert difference.verdict == "more seeds"
+    assert difference._replace(error=0.01).verdict == "stays"
+    assert difference._replace(mean=0.05).verdict == "goes"
+    assert difference._replace(by_task={"a": 1.0, "b": -0.21}).verdict == "goes: b falls"
+    assert "+0.200" in areas.table(found, "old")
