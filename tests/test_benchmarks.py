@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -223,4 +224,5 @@ def test_areas_and_their_differences_by_hand() -> None:
     assert difference._replace(error=0.01).verdict == "stays"
     assert difference._replace(mean=0.05).verdict == "goes"
     assert difference._replace(by_task={"a": 1.0, "b": -0.21}).verdict == "goes: b falls"
+    assert difference._replace(by_task={"b": -1.0}, error=math.nan).verdict == "one seed tells nothing"
     assert "+0.200" in areas.table(found, "old")
