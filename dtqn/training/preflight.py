@@ -26,6 +26,7 @@ from dtqn.training.setup import (
     DRAWING,
     capture_of,
     check_own,
+    device_of,
     make_network,
     make_schema,
     num_actions,
@@ -137,8 +138,9 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
     """Bytes of a run on this machine by what takes them; `process_bytes` are there before, if known."""
     plan = plan_bytes(config)
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
-    if process and config.evaluates_beside:  # it has imported the same
-        process["the process beside it"] = process_bytes or 0
+    learns_beside = config.num_threads > 1 and device_of(config).type == "cpu"
+    if process and (beside := config.evaluates_beside + learns_beside):  # they have imported the same
+        process["the processes beside it"] = beside * (process_bytes or 0)
     if process and config.num_workers:
         process["the workers' processes"] = config.num_workers * (process_bytes or 0)
     return plan | process
