@@ -205,6 +205,6 @@ def test_updates_wait_for_the_first_sequence(settings: dict[str, Any]) -> None:
     ("threads", "evaluator", "processes"), [(1, "inline", 0), (2, "inline", 1), (2, "process", 2)]
 )
 def test_the_processes_beside_a_run_are_counted(threads: int, evaluator: str, processes: int) -> None:
-    config = resolve(None, {"threads": str(threads), "evaluator": evaluator}, {})
+    config = config_of("gtrxl", threads=str(threads), evaluator=evaluator)
     assert preflight.memory(config, 7).get("the processes beside it", 0) == processes * 7
     assert "the processes beside it" not in preflight.memory(config, None)
