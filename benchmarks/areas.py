@@ -10,14 +10,14 @@ deviation within tasks, pooled over these.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from benchmarks import summary
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import Score
 from dtqn.settings.config import ConfigError
@@ -78,12 +78,11 @@ def read(suite: Path, records: Path) -> Areas:
     """The areas of a suite's runs; a ConfigError for files that are neither."""
     tasks = read_yaml(suite, "a suite")["tasks"]
     scores = {task["name"]: Score(**task["scores"][0]) for task in tasks}
-    found = {}
-    for line in records.read_text(encoding="utf-8").splitlines():
-        run: dict[str, Any] = json.loads(line)
-        if run["env"] in scores:
-            key = run["env"], run["agent"], run["seed"]
-            found[key] = area(run["evaluations"], scores[run["env"]])
+    found = {
+        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
+        for run in summary.read(records)
+        if run["env"] in scores
+    }
     if not found:
         raise ConfigError(f"{records}: has no run of {suite}")
     return found

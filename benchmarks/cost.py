@@ -86,13 +86,11 @@ def draw(result: dict[str, Any], path: Path) -> None:
     panels = []
     for setting in VALUES:
         curves = []
-        for agent in AGENTS:
-            costs = result[agent].get(setting, {})
+        for agent in (agent for agent in AGENTS if setting in result[agent]):
+            costs = result[agent][setting]
             x = [float(value) for value in costs]
             for label, key in ((agent, "ms"), (f"{agent}, products alone", "floor_ms")):
-                y = [cost[key] for cost in costs.values()]
-                if x:
-                    curves.append(Curve(label, x, y, None, None, [], "o"))
+                curves.append(Curve(label, x, [cost[key] for cost in costs.values()], None, None, [], "o"))
         name = "ms of a vector step" if setting == NUM_ENVS else "ms of an update"
         panels.append(Panel(setting, name, curves))
     note = f"one thread of {result['machine']}; other settings are those of the presets"

@@ -150,6 +150,11 @@ def own_networks(config: Config) -> list[str]:
     return [one.name for one in (config.network.core, config.network.encoder) if one.is_own]
 
 
+def own_code(config: Config) -> tuple[str, ...]:
+    """What of the run may be of the user's own: its task, and such networks."""
+    return (config.env, *own_networks(config))
+
+
 @contextlib.contextmanager
 def file_errors(path: Path, what: str) -> Iterator[None]:
     """An `OSError` in the block as a `ConfigError`: `<path>: <what>: <reason>`."""
@@ -225,8 +230,8 @@ class RunDir:
 
     def command(self, name: str) -> str:
         """`eval`, `report` or `--resume` of the run; a call where only one process has its objects."""
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if f" {this_process.MODULE}:" in self.config_file.read_text(encoding="utf-8"):
+        with contextlib.suppress(ConfigError):
+            if any(map(this_process.holds, own_code(self.read_config()))):
                 return _CALLS[name].format(str(self.path))
         return f"{program()} {name} {shlex.quote(str(self.path))}"
 
@@ -316,8 +321,7 @@ class RunDir:
         if not isinstance(result, dict):
             return None
         config = self.read_config()
-        names = (config.env, *own_networks(config))
-        is_elsewhere = any(map(this_process.problem, names))  # what it ran on cannot be looked at
+        is_elsewhere = any(map(this_process.problem, own_code(config)))  # what it ran on cannot be looked at
         same = is_elsewhere or not self.task_change(config, result.get("task"))
         return result if same and result.get("ends_at") == ends_at(config) else None
 

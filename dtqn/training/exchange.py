@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -61,16 +61,12 @@ class Exchange:
             },
             **{f"episode/{name}": (at_step, dtype) for name, dtype in EPISODES.items()},
         }
-        parameters = list(network.parameters())
-        for place, one in enumerate(parameters):
-            forms[f"parameters/{place}"] = ((self.versions, *one.shape), numpy_dtype(one))
+        forms |= forms_of("parameters", network.parameters(), self.versions)
         arrays, self.descriptor = shared_arrays(forms, descriptor)
         self._timesteps = {name: arrays[name] for name in self._fields}
         self._episodes = {name: arrays[f"episode/{name}"] for name in EPISODES}
-        self.parameters = [
-            [torch.from_numpy(arrays[f"parameters/{place}"][version]) for place in range(len(parameters))]
-            for version in range(self.versions)
-        ]
+        sets = tensors_of(arrays, "parameters")
+        self.parameters = [[one[version] for one in sets] for version in range(self.versions)]
         """Sets of parameters, in the order of the network's."""
 
     def write(
@@ -149,6 +145,14 @@ def _memory(size: int) -> int:
     return descriptor
 
 
-def numpy_dtype(parameter: torch.Tensor) -> np.dtype:
-    """The dtype of arrays that hold it."""
-    return torch.empty(0, dtype=parameter.dtype).numpy().dtype
+def forms_of(name: str, tensors: Iterable[torch.Tensor], *copies: int) -> dict[str, Form]:
+    """The forms of arrays that hold tensors, each by `name` and its place; `copies`: so many of each."""
+    return {
+        f"{name}/{place}": ((*copies, *one.shape), torch.empty(0, dtype=one.dtype).numpy().dtype)
+        for place, one in enumerate(tensors)
+    }
+
+
+def tensors_of(arrays: Mapping[str, np.ndarray], name: str) -> list[torch.Tensor]:
+    """The memory of arrays by `forms_of` as tensors, in their order."""
+    return [torch.from_numpy(array) for key, array in arrays.items() if key.startswith(f"{name}/")]

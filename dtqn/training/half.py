@@ -9,7 +9,6 @@ alone, only slower.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from dtqn.learning.learner import Learner, Part
 from dtqn.settings.config import Config
 from dtqn.training import machine, objects, setup
-from dtqn.training.exchange import Form, numpy_dtype, shared_arrays
+from dtqn.training.exchange import Form, forms_of, shared_arrays, tensors_of
 from dtqn.training.worker import Worker, WorkerError
 from dtqn.types import Sequences, map_tree
 
@@ -98,8 +97,13 @@ class Half:
 
 def half_of(config: Config, learner: Learner) -> Half | None:
     """The process of a run on two threads; None where no other process finds what the run is made of."""
-    is_alone = config.num_threads == 1 or setup.device_of(config).type != "cpu" or objects.kept(config)
-    return None if is_alone else Half(config, learner)
+    return Half(config, learner) if learns_beside(config) else None
+
+
+def learns_beside(config: Config) -> bool:
+    """Whether a process beside the run learns a part of each batch."""
+    on_cpu = setup.device_of(config).type == "cpu"
+    return config.num_threads > 1 and on_cpu and not objects.kept(config)
 
 
 def share(learner: Learner, descriptor: int | None = None) -> tuple[list[torch.Tensor], int]:
@@ -110,12 +114,8 @@ def share(learner: Learner, descriptor: int | None = None) -> tuple[list[torch.T
     flats = {"online": learner.flat_online, "target": learner.flat_target}
     forms: dict[str, Form] = {}
     for name, flat in [*flats.items(), ("gradients", learner.flat_online)]:
-        forms |= {f"{name}/{i}": (tuple(x.shape), numpy_dtype(x)) for i, x in enumerate(flat.tensors)}
+        forms |= forms_of(name, flat.tensors)
     arrays, found = shared_arrays(forms, descriptor)
     for name, flat in flats.items():
-        flat.move(_tensors(arrays, name), keep=descriptor is None)
-    return _tensors(arrays, "gradients"), found
-
-
-def _tensors(arrays: Mapping[str, np.ndarray], name: str) -> list[torch.Tensor]:
-    return [torch.from_numpy(array) for key, array in arrays.items() if key.startswith(f"{name}/")]
+        flat.move(tensors_of(arrays, name), keep=descriptor is None)
+    return tensors_of(arrays, "gradients"), found

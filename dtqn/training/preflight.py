@@ -22,11 +22,11 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError, MisfitError, settings_of
 from dtqn.text import size
 from dtqn.training import machine
+from dtqn.training.half import learns_beside
 from dtqn.training.setup import (
     DRAWING,
     capture_of,
     check_own,
-    device_of,
     make_network,
     make_schema,
     num_actions,
@@ -138,8 +138,7 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
     """Bytes of a run on this machine by what takes them; `process_bytes` are there before, if known."""
     plan = plan_bytes(config)
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
-    learns_beside = config.num_threads > 1 and device_of(config).type == "cpu"
-    if process and (beside := config.evaluates_beside + learns_beside):  # they have imported the same
+    if process and (beside := config.evaluates_beside + learns_beside(config)):  # they have imported the same
         process["the processes beside it"] = beside * (process_bytes or 0)
     if process and config.num_workers:
         process["the workers' processes"] = config.num_workers * (process_bytes or 0)
