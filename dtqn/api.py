@@ -150,6 +150,7 @@ def evaluate(
     epsilon: float | None = None,
     handed: Mapping[str, Any] | None = None,
     trust_code: bool = False,
+    other_task: Mapping[str, Any] | None = None,
 ) -> EvaluationResult:
     """Episodes of a run's weights on seeds of their own, as the command `eval`.
 
@@ -157,6 +158,8 @@ def evaluate(
         weights: `last` or `best`.
         epsilon: the share of random actions; None is that of the run's evaluations, mostly 0.
         handed, trust_code: as of `dtqn.load`.
+        other_task: settings of another task with the same spaces, such as `{"env": "t-maze-passive-1000"}`;
+            None: the run's own.
     """
     directory = RunDir(run.run_dir if isinstance(run, Run) else trained_at(Path(run)))
     from dtqn.training import trained
@@ -164,7 +167,7 @@ def evaluate(
     with trust.given(trust_code):
         objects.named(handed or {}, directory)
         task_of(directory.read_config())
-        return trained.evaluate_run(directory, episodes, seed, weights, epsilon)
+        return trained.evaluate_run(directory, episodes, seed, weights, epsilon, other_task)
 
 
 def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = False, **more: Any) -> Table:

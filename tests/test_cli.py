@@ -432,8 +432,8 @@ def evaluated(tmp_path, monkeypatch):
     RunDir(tmp_path).write_config(resolve(None, {"env": "hallway", "evaluation.epsilon": 0.05}, {}))
     asked = []
 
-    def evaluate_run(directory, episodes, seed, weights, epsilon):
-        asked.append((directory.path, episodes, seed, weights, epsilon))
+    def evaluate_run(directory, episodes, seed, weights, epsilon, other_task):
+        asked.append((directory.path, episodes, seed, weights, epsilon, other_task))
         return EvaluationResult(None, None, None, 1.5, 20.0, episodes)
 
     monkeypatch.setattr(playing, "evaluate_run", evaluate_run)
@@ -461,7 +461,20 @@ def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):
     assert cli.main(["eval", str(tmp_path)]) == 0
     told = "last weights, 0.05 of its actions at random, 500 episodes: return 1.500, length 20.0\n"
     assert capsys.readouterr().out.endswith(told)
-    assert evaluated == [(tmp_path, 9, 3, "best", 0.0), (tmp_path, 500, 7, "last", 0.05)]
+    assert evaluated == [(tmp_path, 9, 3, "best", 0.0, {}), (tmp_path, 500, 7, "last", 0.05, {})]
+
+
+def test_eval_plays_another_task_and_says_what_is_out_of_reach(capsys, tmp_path, evaluated):
+    """DTQN reads a window; episodes of `t-maze-passive-100` last 102 timesteps."""
+    given = {"env": "t-maze-passive-10", "agent": "dtqn"}
+    RunDir(tmp_path).write_config(resolve(None, given, {}))
+    assert cli.main(["eval", str(tmp_path), "--env", "t-maze-passive-100", "--task.time-limit", "90"]) == 0
+    assert evaluated[0][5] == {"env": "t-maze-passive-100", "task.time_limit": "90"}
+    printed = capsys.readouterr()
+    assert printed.out.startswith("t-maze-passive-100+time_limit=90, dtqn")
+    assert " trained on t-maze-passive-10, last weights, 500 episodes: " in printed.out
+    far = "dtqn sees 11 timesteps back, and episodes of t-maze-passive-100 last up to 91 timesteps"
+    assert printed.err == f"warning: {far}\n"
 
 
 @pytest.mark.parametrize(

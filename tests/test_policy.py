@@ -15,7 +15,8 @@ import torch
 
 import dtqn
 import envs
-from dtqn.policy import _converted
+from dtqn.inspection import recorder
+from dtqn.policy import Policy, _converted
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.types import StepInputs
@@ -93,11 +94,9 @@ def test_arrays_of_the_caller_stay_the_callers(run_dir: Path) -> None:
     np.testing.assert_array_equal(q, expected)
 
 
-def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
-    """Every environment's first episode: the same episodes as those of `eval`, so the same return."""
-    policy = dtqn.load(run_dir)
-    num_envs = 8
-    env = policy.make_env(num_envs, seed=5)
+def _first_episodes(policy: Policy, env: gymnasium.vector.VectorEnv) -> np.ndarray:
+    """The returns of every environment's first episode."""
+    num_envs = env.num_envs
     policy.reset(num_envs)
     observation, _ = env.reset()
     reward, first, last = np.zeros(num_envs), np.ones(num_envs, bool), np.zeros(num_envs, bool)
@@ -107,8 +106,31 @@ def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
         first, last = last, terminated | truncated  # NEXT_STEP autoreset: a first timestep follows a last one
         returns += np.where(going, reward, 0.0)
         going &= ~last
-    result = trained.evaluate_run(RunDir(run_dir), num_envs, 5, "last")
-    assert returns.mean() == pytest.approx(result.episode_return)
+    return returns
+
+
+def test_a_batch_plays_the_evaluation_of_the_run(run_dir: Path) -> None:
+    """The same episodes as those of `eval`, so the same return."""
+    policy = dtqn.load(run_dir)
+    returns = _first_episodes(policy, policy.make_env(8, seed=5))
+    assert returns.mean() == pytest.approx(dtqn.evaluate(run_dir, 8, 5).episode_return)
+
+
+def test_another_task_is_played_as_by_hand(run_dir: Path) -> None:
+    """With the options of the run but for those that are given."""
+    seed = np.random.SeedSequence(5)
+    for options in ({}, {"time_limit": 4}):
+        env = envs.make_vector("gridverse-memory-7x7", 8, seed, **({"time_limit": 15} | options))
+        returns = _first_episodes(dtqn.load(run_dir), env)
+        other = {"env": "gridverse-memory-7x7"} | {f"task.{name}": value for name, value in options.items()}
+        result = dtqn.evaluate(run_dir, 8, 5, other_task=other)
+        assert returns.mean() == pytest.approx(result.episode_return)
+        assert recorder.load(RunDir(run_dir), "last", 8, 5, other).config.env == "gridverse-memory-7x7"
+
+
+def test_a_task_of_other_spaces_is_refused(run_dir: Path) -> None:
+    with pytest.raises(ValueError, match=r"^env is hallway: its observation space is .*; it must be that of"):
+        dtqn.evaluate(run_dir, 8, 5, other_task={"env": "hallway"})
 
 
 def test_what_was_done_instead_enters_the_memory(run_dir: Path) -> None:

@@ -15,7 +15,7 @@ from dtqn.commands import argtypes
 from dtqn.commands.parser import Parser, option
 from dtqn.program import program
 from dtqn.settings.config import Config, wrong
-from dtqn.settings.names import name_of
+from dtqn.settings.names import folder_of, name_of
 from dtqn.settings.task import task_of
 from dtqn.text import one_line, terminal_width
 from dtqn.training.directory import RunDir, pages_of
@@ -50,22 +50,26 @@ def evaluate(arguments: Sequence[str]) -> int:
     chance = "share of random actions; default that of the run's evaluations, mostly 0: greedy"
     option(parser, "--epsilon E", chance, argtypes.probability)
     option(parser, "--json", "print one JSON object")
+    _add_other_task(parser)
     given = parser.read()
     with _stdout_of(given["json"]):
         directory, config = _run_of(given)
-        weights, seed, task = given["checkpoint"], given["seed"], task_of(config)
+        other, played = _played(given, config)
+        weights, seed, task = given["checkpoint"], given["seed"], task_of(played)
         epsilon = config.evaluation.epsilon if given["epsilon"] is None else given["epsilon"]
         from dtqn.training import trained
 
         _warn(directory, config)
-        result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon)
+        result = trained.evaluate_run(directory, given["episodes"], seed, weights, epsilon, other)
     if given["json"]:
-        which = {"env": config.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
+        which = {"env": played.env, "agent": config.agent, "checkpoint": weights, "seed": seed}
+        which |= {"trained_on": config.env} if other else {}
         print(json.dumps(which | {"epsilon": epsilon} | trained.evaluation_figures(result, task)))
     else:
         in_words = trained.evaluation_line(result, task)
         random = f"{epsilon:g} of its actions at random, " if epsilon else ""
-        print(f"{', '.join(name_of(config))}, {weights} weights, {random}{in_words}")
+        agent = name_of(config).agent + (f" trained on {config.env}" if other else "")
+        print(f"{name_of(played).task}, {agent}, {weights} weights, {random}{in_words}")
     return 0
 
 
@@ -97,8 +101,9 @@ def debug(arguments: Sequence[str]) -> int:
     memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
     stacks: does the task need a memory, and of how many steps?"""
     option(parser, "--memoryless A,B", memoryless)
-    option(parser, "--out DIR", "folder of the files; default RUN_DIR/debug", argtypes.path)
+    option(parser, "--out DIR", "folder of the files; default RUN_DIR/debug, or debug-ID of another task", argtypes.path)
     option(parser, "--json", "print debug.json")
+    _add_other_task(parser)
     given = parser.read()
     directory, episodes = RunDir(given["run_dir"]), given["episodes"]
     others = given["replacements"] or max(min(_REPLACEMENTS, episodes - 1), 1)
@@ -106,13 +111,14 @@ def debug(arguments: Sequence[str]) -> int:
         least = f"above --replacements {others}" if given["replacements"] else "at least 2"
         raise wrong("--episodes", episodes, f"it must be {least}")
     with _stdout_of(given["json"]):
-        _run_of(given)
+        other, played = _played(given, _run_of(given)[1])
         from dtqn.inspection import debug as debugger
         from dtqn.inspection import trials
 
-        out = given["out"] or pages_of(directory.path) / "debug"
+        page = folder_of(f"debug-{name_of(played).task}") if other else "debug"
+        out = given["out"] or pages_of(directory.path) / page
         rivals = [Path(path) for path in (given["memoryless"] or "").split(",") if path]
-        asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals)
+        asked = trials.Asked(episodes, others, given["seed"], given["checkpoint"], rivals, other)
         found = debugger.debug(directory, asked, out)
         for one in (directory, *map(RunDir, rivals)):
             _warn(one, one.read_config())
@@ -130,15 +136,17 @@ def watch(arguments: Sequence[str]) -> int:
     _add_played(parser, 1)
     option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
     option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
+    _add_other_task(parser)
     given = parser.read()
     directory, config = _run_of(given)
+    other, _ = _played(given, config)
     if given["gif"] is not None and given["gif"].suffix != ".gif":
         raise wrong("--gif", given["gif"], "its name must end in .gif")
     from dtqn.inspection import recorder
     from dtqn.inspection import watch as player
 
     _warn(directory, config)
-    run = recorder.load(directory, given["checkpoint"], given["episodes"], given["seed"])
+    run = recorder.load(directory, given["checkpoint"], given["episodes"], given["seed"], other)
     player.watch(run, given["delay"], given["gif"], sys.stdout)
     return 0
 
@@ -218,6 +226,26 @@ def _add_choice(parser: Parser) -> None:
     """Which episodes are played, and by which weights."""
     option(parser, "--seed N", "seed of the tasks", argtypes.natural, 7)
     option(parser, "--checkpoint X", "which weights, last or best", default="last", choices=["last", "best"])
+
+
+def _add_other_task(parser: Parser) -> None:
+    """Another task than the run's, for what a memory does beyond its training."""
+    option(parser, "--env ID", "another task with the same spaces, such as a longer corridor")
+    parser.add_settings(lambda name: name.startswith("task."))
+
+
+def _played(given: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], Config]:
+    """The settings of another task that were given, and the run's settings with these."""
+    other = {name: value for name, value in given.items() if name.startswith("task.")}
+    other |= {"env": given["env"]} if given["env"] else {}
+    if not other:
+        return {}, config
+    from dtqn.training import trained
+
+    played = trained.on_task(config, other)
+    if warning := trained.out_of_reach(config, played):
+        print(f"warning: {warning}", file=sys.stderr)
+    return other, played
 
 
 def _run_of(given: Mapping[str, Any]) -> tuple[RunDir, Config]:

@@ -8,7 +8,7 @@ Legend: N environments, T decisions of an episode, A actions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -99,15 +99,21 @@ class TrainedRun(NamedTuple):
         return found
 
 
-def load(directory: RunDir, weights: str, episodes: int, seed: int) -> TrainedRun:
+def load(
+    directory: RunDir, weights: str, episodes: int, seed: int, other_task: Mapping[str, Any] | None = None
+) -> TrainedRun:
     """The run in a directory with its `last` or `best` weights, on the CPU.
 
+    Args:
+        other_task: settings of another task to play (`trained.on_task`); None: the run's own.
+
     Raises:
-        ConfigError: the directory holds no run or no such weights.
+        ConfigError: the directory holds no run or no such weights, or they do not fit the other task.
     """
     machine.prepare()
     config = directory.read_config()
     network = trained.load_network(directory, config, weights).requires_grad_(False)
+    config = trained.on_task(config, other_task or {})
     return TrainedRun(config, task_spec(config), network, episodes, seed)
 
 

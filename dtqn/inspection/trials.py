@@ -100,6 +100,8 @@ class Asked(NamedTuple):
     weights: str
     memoryless: Sequence[Path]
     """Runs of agents without memory on the same task."""
+    other_task: Mapping[str, Any] = {}
+    """Settings of another task to play (`dtqn.training.trained.on_task`); empty: the run's own."""
 
 
 Rivals = Mapping[str, TrainedRun]
@@ -112,7 +114,7 @@ def subject(directory: RunDir, asked: Asked) -> tuple[TrainedRun, Rivals]:
     Raises:
         ConfigError: a directory holds no run or no such weights, or a run is not to be compared with.
     """
-    run = load(directory, asked.weights, asked.episodes, asked.seed)
+    run = load(directory, asked.weights, asked.episodes, asked.seed, asked.other_task)
     rivals = {}
     for path in asked.memoryless:
         _comparable(run.config, RunDir(path).read_config(), path)
