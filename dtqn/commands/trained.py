@@ -16,7 +16,7 @@ from dtqn.commands.parser import Parser, option
 from dtqn.program import program
 from dtqn.settings.config import Config, wrong
 from dtqn.settings.names import folder_of, name_of
-from dtqn.settings.task import task_of
+from dtqn.settings.task import on_task, out_of_reach, task_of
 from dtqn.text import one_line, terminal_width
 from dtqn.training.directory import RunDir, pages_of
 
@@ -101,7 +101,8 @@ def debug(arguments: Sequence[str]) -> int:
     memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
     stacks: does the task need a memory, and of how many steps?"""
     option(parser, "--memoryless A,B", memoryless)
-    option(parser, "--out DIR", "folder of the files; default RUN_DIR/debug, or debug-ID of another task", argtypes.path)
+    where = "folder of the files; default RUN_DIR/debug, or debug-ID of another task"
+    option(parser, "--out DIR", where, argtypes.path)
     option(parser, "--json", "print debug.json")
     _add_other_task(parser)
     given = parser.read()
@@ -238,12 +239,8 @@ def _played(given: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], C
     """The settings of another task that were given, and the run's settings with these."""
     other = {name: value for name, value in given.items() if name.startswith("task.")}
     other |= {"env": given["env"]} if given["env"] else {}
-    if not other:
-        return {}, config
-    from dtqn.training import trained
-
-    played = trained.on_task(config, other)
-    if warning := trained.out_of_reach(config, played):
+    played = on_task(config, other)
+    if other and (warning := out_of_reach(config, played)):
         print(f"warning: {warning}", file=sys.stderr)
     return other, played
 

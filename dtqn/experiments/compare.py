@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
+    also,
     comparison_notes,
     comparison_pictures,
     comparison_table,
@@ -59,6 +60,8 @@ class Comparison(NamedTuple):
     """The equal search that the runs are of, which gets two more files."""
     command: str = ""
     """As it was typed."""
+    also: Sequence[str] = ()
+    """Tasks that trained agents then play without training."""
 
 
 def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
@@ -82,6 +85,8 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     seeds = range(own.first_seed, own.first_seed + own.seeds)
     configs = plan(list(agents.values()), seeds, own.config, given, suite, not own.records_only)
     search = search and search.settled(as_they_are, configs)
+    others = also.read_tasks(names("--also", own.also)) if own.also else []
+    also.check(configs, others, lambda line: print(line, flush=True))
     only_here = next(filter(objects.kept, configs), configs[0])
     objects.settled(only_here, own.jobs)
     if line := objects.told(only_here):
@@ -90,7 +95,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     told |= {name: value for name, value in given.items() if name != "env"}
     out = own.out or default_folder(configs, own.runs_dir, suite)
     own = own.model_copy(update={"jobs": own.jobs or fitting(only_here), "records": records})
-    comparison = Comparison(own, out, configs, told, own_agents, suite, search, command)
+    comparison = Comparison(own, out, configs, told, own_agents, suite, search, command, others)
     with options.told_to_wandb(WANDB_JOB_TYPE="compare"):
         return compare(comparison), comparison.folder
 
@@ -251,6 +256,8 @@ def compare(of: Comparison, out: TextIO | None = None) -> int:
             f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(table.notes)} notes and curves"
         )
     print(f"\n{told} in {of.folder}", file=out)
+    if of.also:
+        _play_also(of, out)
     if shelf.unwritten:
         print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above", file=out)
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
@@ -282,6 +289,19 @@ def _written(
     if of.suite is not None:
         comparison_pictures.draw_suite(of.suite, runs, of.folder)
     return table
+
+
+def _play_also(of: Comparison, out: TextIO) -> None:
+    """Trained agents on the other tasks: a table and a figure of their own."""
+    file = of.folder / "also.json"
+    played = also.measured(
+        of.configs, of.own.runs_dir, of.also, file, lambda line: print(line, file=out, flush=True)
+    )
+    if not played:
+        print("--also: no weights of these runs are here", file=out)
+        return
+    also.draw(played, of.folder)
+    print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n", file=out)
 
 
 def _searched(of: Comparison, search: Search, runs: Sequence[Figures]) -> str:

@@ -74,6 +74,9 @@ class Comparison(Options):
     metrics: str | None = None
     """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the second
     half of a run"""
+    also: str | None = None
+    """other tasks with the same spaces, such as "t-maze-passive-{100,1000}", that trained agents then play
+    without training; see also.png"""
     search: str | list[str] | None = None  # a list where it is typed, of one
     """train every agent with each of these values of one setting, such as
     learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml"""

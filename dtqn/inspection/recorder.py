@@ -21,6 +21,7 @@ from dtqn.acting.exploration import RandomActions
 from dtqn.acting.timesteps import VectorTimesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.task import on_task
 from dtqn.text import size
 from dtqn.training import machine, trained
 from dtqn.training.directory import RunDir
@@ -105,7 +106,7 @@ def load(
     """The run in a directory with its `last` or `best` weights, on the CPU.
 
     Args:
-        other_task: settings of another task to play (`trained.on_task`); None: the run's own.
+        other_task: settings of another task to play (`dtqn.settings.task.on_task`); None: the run's own.
 
     Raises:
         ConfigError: the directory holds no run or no such weights, or they do not fit the other task.
@@ -113,7 +114,7 @@ def load(
     machine.prepare()
     config = directory.read_config()
     network = trained.load_network(directory, config, weights).requires_grad_(False)
-    config = trained.on_task(config, other_task or {})
+    config = on_task(config, other_task or {})
     return TrainedRun(config, task_spec(config), network, episodes, seed)
 
 

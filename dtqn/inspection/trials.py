@@ -101,7 +101,7 @@ class Asked(NamedTuple):
     memoryless: Sequence[Path]
     """Runs of agents without memory on the same task."""
     other_task: Mapping[str, Any] = {}
-    """Settings of another task to play (`dtqn.training.trained.on_task`); empty: the run's own."""
+    """Settings of another task to play (`dtqn.settings.task.on_task`); empty: the run's own."""
 
 
 Rivals = Mapping[str, TrainedRun]

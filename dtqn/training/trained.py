@@ -11,9 +11,8 @@ import torch
 
 from dtqn.acting.evaluation import EvaluationResult, play
 from dtqn.networks.q_network import QNetwork
-from dtqn.settings.config import Config, ConfigError, settings_of, wrong
-from dtqn.settings.layers import Layer, build, layer_of
-from dtqn.settings.task import task_of
+from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.task import on_task
 from dtqn.text import counted, one_line
 from dtqn.training import checkpoint, machine
 from dtqn.training.checkpoint import CheckpointError
@@ -48,37 +47,6 @@ def evaluate_run(
     )
     played = play(network, env, episodes, random_actions=chance)
     return played.result(task_spec(config).has_success)
-
-
-def on_task(config: Config, given: Mapping[str, Any]) -> Config:
-    """A run's settings with another task, or other options of its own, for its trained network.
-
-    Args:
-        given: `env` and options `task.*`, as typed; options that are not given are those of the run.
-
-    Raises:
-        ConfigError: there is no such task, or it shows or takes other things than the run's own.
-    """
-    if not given:
-        return config
-    other = build([Layer(None, settings_of(config)), layer_of(None, given)])
-    trained_on, played = task_of(config), task_of(other)
-    for name in ("observation_space", "action_space"):
-        own, there = getattr(trained_on, name), getattr(played, name)
-        if own != there:
-            what = name.replace("_", " ")
-            must = f"it must be that of {config.env}, on which the run was trained: {one_line(str(own), 100)}"
-            raise wrong("env", other.env, f"its {what} is {one_line(str(there), 100)}; {must}")
-    return other
-
-
-def out_of_reach(config: Config, played: Config) -> str:
-    """One line where another task's episodes are longer than what the agent can see; else empty."""
-    reach, horizon = config.network.core.reach, task_of(played).horizon
-    if reach is None or (horizon is not None and horizon <= reach + 1):
-        return ""
-    length = "have no limit" if horizon is None else f"last up to {horizon} timesteps"
-    return f"{config.network.core.name} sees {reach} timesteps back, and episodes of {played.env} {length}"
 
 
 def evaluation_figures(result: EvaluationResult, task: TaskSpec) -> dict[str, float | None]:

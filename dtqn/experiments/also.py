@@ -1,0 +1,159 @@
+"""Trained agents on other tasks, without more training: `compare --also`.
+
+The last weights of each finished run play its own task and the others. `also.json` in the comparison's folder
+keeps what came out, so that nothing is played twice and the table and the figure need no weights.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from dtqn import plots
+from dtqn.experiments.intervals import band
+from dtqn.files import write_whole
+from dtqn.settings.config import Config, ConfigError
+from dtqn.settings.task import on_task, out_of_reach, task_of
+from dtqn.text import columns
+from dtqn.training.directory import RunDir, config_hash
+
+EPISODES, SEED = 500, 7
+"""As of the command `eval`."""
+_AXIS = "timesteps of the longest episode"
+
+
+class Played(TypedDict):
+    """A run's episodes on one task."""
+
+    trained_on: str
+    agent: str
+    seed: int
+    settings_hash: str
+    env: str
+    timesteps: int | None
+    """Of the longest episode; None: there is no limit."""
+    name: str
+    """What is measured: success, or the return where the task defines none."""
+    value: float
+    episodes: int
+
+
+_FILE = TypeAdapter(list[Played])
+
+
+def read_tasks(names: Sequence[str]) -> list[str]:
+    """Names of tasks, of which `t-maze-passive-{100,1000}` is two."""
+    tasks = []
+    for name in names:
+        head, several, tail = re.match(r"([^{]*)\{?([^{}]*)\}?(.*)", name).groups()  # type: ignore[union-attr]
+        tasks += [f"{head}{one}{tail}" for one in several.split(",")]
+    return tasks
+
+
+def check(configs: Sequence[Config], tasks: Sequence[str], say: Callable[[str], None]) -> None:
+    """Say what is out of an agent's reach; a ConfigError where a task has other spaces than a run's own."""
+    for config in {(config.env, config.agent): config for config in configs}.values():
+        for env in tasks:
+            if warning := out_of_reach(config, on_task(config, {"env": env})):
+                say(f"warning: {warning}")
+
+
+def measured(
+    configs: Sequence[Config], runs_dir: Path, tasks: Sequence[str], file: Path, say: Callable[[str], None]
+) -> list[Played]:
+    """What finished runs reach on their own task and the others, kept in a JSON file."""
+    known = {_key(one): one for one in _read(file)}
+    found = []
+    for config in configs:
+        for env in dict.fromkeys([config.env, *tasks]):
+            directory = RunDir.of_config(config, runs_dir)
+            key = (config_hash(config), config.env, config.agent, config.seed, env)
+            if key not in known and directory.read_result() is not None:
+                say(
+                    f"{env}: {EPISODES} episodes of {config.agent} seed {config.seed} trained on {config.env}"
+                )
+                known[key] = _play(config, directory, env)
+                write_whole(file, json.dumps(list(known.values()), indent=1) + "\n")
+            found += [known[key]] if key in known else []
+    return found
+
+
+def _key(one: Played) -> tuple[Any, ...]:
+    return one["settings_hash"], one["trained_on"], one["agent"], one["seed"], one["env"]
+
+
+def _play(config: Config, directory: RunDir, env: str) -> Played:
+    from dtqn.training import trained  # which needs torch, as hardly any comparison does
+
+    task = task_of(on_task(config, {"env": env}))
+    result = trained.evaluate_run(directory, EPISODES, SEED, "last", None, {"env": env})
+    name, value = "success", result.success
+    if value is None:
+        name, value = "return", result.episode_return
+    return Played(
+        trained_on=config.env,
+        agent=config.agent,
+        seed=config.seed,
+        settings_hash=config_hash(config),
+        env=env,
+        timesteps=task.horizon,
+        name=name,
+        value=value,
+        episodes=result.episodes,
+    )
+
+
+def _read(file: Path) -> list[Played]:
+    try:
+        return _FILE.validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return []
+    except ValidationError:
+        raise ConfigError(f"{file}: is damaged; put it back, or move it away to play again") from None
+
+
+def lines(played: Sequence[Played]) -> list[str]:
+    """A table: a line for each agent and task, over the seeds."""
+    rows = [("trained on", "agent", "played on", "timesteps", "runs", "mean", "min to max")]
+    for (trained_on, agent, env), of in _grouped(played, "trained_on", "agent", "env").items():
+        values, timesteps = [one["value"] for one in of], of[0]["timesteps"]
+        length = "no limit" if timesteps is None else str(timesteps)
+        spread = f"{min(values):.3g} to {max(values):.3g}"
+        mean = f"{of[0]['name']} {np.mean(values):.3g}"
+        rows.append((trained_on, agent, env, length, str(len(of)), mean, spread))
+    return columns(rows)
+
+
+def draw(played: Sequence[Played], folder: Path) -> None:
+    """Write the figure of success, or the return, against the tested length; a panel a task of training."""
+    panels = []
+    for (trained_on, name), of in _grouped(played, "trained_on", "name").items():
+        curves = []
+        for (agent,), mine in _grouped(of, "agent").items():
+            points = {
+                x: [one["value"] for one in at] for (x,), at in _grouped(mine, "timesteps").items() if x
+            }
+            x = sorted(points)
+            bands = [band(np.array([points[length]])) for length in x]
+            middle, low, high = (np.concatenate(part).tolist() for part in zip(*bands, strict=True))
+            counts = sorted({len(points[length]) for length in x})
+            curves.append(plots.Curve(agent, [float(n) for n in x], middle, low, high, counts, marker="o"))
+        panels.append(plots.Panel(f"trained on {trained_on}", name, curves))
+    note = "last weights, no training on longer tasks; line and band: interquartile mean, minimum and maximum"
+    for suffix in ("png", "svg"):
+        plots.comparison(panels, folder / f"also.{suffix}", _AXIS, note, log=True)
+
+
+def _grouped(played: Sequence[Played], *names: str) -> Mapping[tuple[Any, ...], list[Played]]:
+    groups: dict[tuple[Any, ...], list[Played]] = {}
+    for one in played:
+        fields: Mapping[str, Any] = one
+        groups.setdefault(tuple(fields[name] for name in names), []).append(one)
+    return groups
