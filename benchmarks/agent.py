@@ -90,7 +90,9 @@ def measure(seconds: float = 5.0) -> dict[str, Any]:
     acting = {
         "acting_env_steps": trainer_of(1_000, actor__num_envs=str(NUM_ENVS)),
         "acting_cached_env_steps": trainer_of(
-            1_000, actor__num_envs=str(NUM_ENVS), actor__publish_period="100"
+            1_000,
+            actor__num_envs=str(NUM_ENVS),
+            learner__batches__env_steps_per_update=str(100 * NUM_ENVS),
         ),
     }
     matmul, flop = matrix_product()

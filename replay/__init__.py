@@ -1,7 +1,7 @@
 """Prioritised sequence replay for memory agents. It needs only NumPy, no torch, tasks or losses.
 
 Five small nouns: `storage` (per-step rings), `accumulator` (timesteps of a stream -> legal sequences),
-`sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. See docs/replay.md.
+`sum_tree`, `samplers` (priorities, importance weights), and `buffer`, which joins them. See docs/memory.md.
 """
 
 from replay.accumulator import SequenceLayout
