@@ -7,8 +7,8 @@ LayerNorm, for each of H heads of d features:
     beta = sigmoid(w_b x)        log alpha = -exp(a) softplus(w_a x + b)
     y = W_o (RMSNorm(o) * SiLU(W_g x))
 
-The paper's short convolutions over the last steps of q, k and v are left out, as their inputs would have to be
-stored with the matrix, and keys and values have one width.
+The paper's short convolutions over the last steps of q, k and v are left out, as their inputs would have to
+be stored with the matrix, and keys and values have one width.
 
 The gated delta rule stores values under keys in a matrix (equation 10, transposed; keys no longer than 1):
 
