@@ -41,7 +41,7 @@ class Categorical(Member):
 
     def misfits_in(self, run: Any) -> Iterator[str]:
         scale, largest = run.learner.reward_scale, max(abs(self.v_min), abs(self.v_max))
-        if not run.learner.value_rescaling and scale > largest:
+        if scale != "auto" and not run.learner.value_rescaling and scale > largest:
             yield (
                 f"learner.reward_scale is {scale:g} with network.distribution.v_min {self.v_min:g} and "
                 f"network.distribution.v_max {self.v_max:g}: no atom is the return of a single reward of 1; "

@@ -108,6 +108,8 @@ class Result(BaseModel):
     learner_steps: NonNegativeInt
     seconds: NonNegativeFloat
     parameters: int
+    reward_scale: float | None = None
+    """As it was settled; early records lack it."""
     threads: int
     device: _Text
     program: dict[_Text, _Text]

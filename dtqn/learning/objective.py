@@ -76,7 +76,7 @@ class Objective:
 
         What it adds, if it is centred, is 0 on average over steps of which `share` [B] is novel.
         """
-        scaled, config = reward * self.config.reward_scale, self.config
+        scaled, config = reward * self.config.scale, self.config
         if novel is None or not config.reads_novelty:
             return scaled
         cost = config.repeat_cost

@@ -10,6 +10,7 @@ from pydantic import Field, SerializeAsAny
 from dtqn.choices import cores, encoders, predictions
 from dtqn.choices import learner as updates
 from dtqn.settings.group import Group, Member
+from dtqn.settings.values import AutoOr
 
 
 class NetworkConfig(Group):
@@ -70,8 +71,9 @@ class LearnerConfig(Group):
     """The policy that bootstraps a step: the best action, or Munchausen's soft one, which adds a reward."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
-    reward_scale: float = Field(0.2, gt=0)
-    """Factor on rewards in the loss only; networks and logs see raw rewards."""
+    reward_scale: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 0.2
+    """Factor on rewards in the loss only; networks and logs see raw rewards. auto: 1 over the spread of
+    returns in 10 000 random steps of the task, before a run begins (Schaul et al. 2021)."""
     novelty_weight: float = Field(0.0, ge=0)
     """Reward, in the loss only, for each observation that its episode had not shown before."""
     repeat_cost: float = Field(0.0, ge=0)
@@ -87,6 +89,12 @@ class LearnerConfig(Group):
     """Gradients are scaled down to this norm."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
+
+    @property
+    def scale(self) -> float:
+        """`reward_scale`, which has been settled."""
+        assert self.reward_scale != "auto"
+        return self.reward_scale
 
     @property
     def reads_novelty(self) -> bool:

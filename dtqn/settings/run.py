@@ -97,7 +97,7 @@ class Config(Group):
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
-    threads: Annotated[int | Literal["auto"], AutoOr(1)] = "auto"
+    threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
     """CPU cores that learn a batch: with 2 a process beside the run has a part of it, and sums are rounded
     otherwise; auto: 2 on two free cores."""
     evaluator: Literal["auto", "inline", "process"] = "auto"

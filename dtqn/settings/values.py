@@ -51,15 +51,22 @@ class Choice:
 
 @dataclass(frozen=True)
 class AutoOr:
-    """An integer, or `auto` for one that is settled when a run starts."""
+    """A number, or `auto` for one that is settled when a run starts."""
 
+    kind: type[int] | type[float]
     low: int
-    """The least one."""
+    """The least integer; what other numbers are above."""
+
+    @property
+    def legal(self) -> str:
+        return f"an integer of at least {self.low}" if self.kind is int else f"a number above {self.low}"
 
     def read(self, value: Any) -> Any:
-        number = value if isinstance(value, bool) else _integer(str(value))
-        if number != "auto" and (type(number) is not int or not self.low <= number <= _LARGEST):
-            raise ValueError("neither auto nor such an integer")
+        if value == "auto":
+            return value
+        number = _number(value, {int}) if self.kind is int else float(str(value))
+        if type(number) is not self.kind or not self.low <= number < math.inf or number == 0:
+            raise ValueError(f"neither auto nor {self.legal}")
         return number
 
 
@@ -181,7 +188,7 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     kinds = _kinds(field)
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
-        return f"auto, or an integer {' and '.join([f'of at least {auto.low}', *_limit(field, value)])}"
+        return f"auto, or {' and '.join([auto.legal, *_limit(field, value)])}"
     if names := choices(field):
         own = ", or module:name of your own" if has_own(field) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"

@@ -176,6 +176,7 @@ class _About(BaseModel):
     ends_at: list[float | None]
     seconds: float = Field(ge=0, allow_inf_nan=False)
     parameters: int | None = None
+    reward_scale: float | None = Field(None, gt=0, allow_inf_nan=False)
     task: str | None = None
     wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")
     changed_at: list[int] = []

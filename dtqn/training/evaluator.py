@@ -203,7 +203,7 @@ class Evaluator:
     def _value_estimate(self, first_q: np.ndarray) -> float | None:
         """The mean of Q-values [n] of the learner, on the scale of the task's rewards; None if not finite."""
         inverse = value_transform(self._learner.value_rescaling).inverse
-        mean = float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.reward_scale
+        mean = float(inverse(torch.from_numpy(first_q)).mean()) / self._learner.scale
         return mean if math.isfinite(mean) else None
 
     def forget_scores(self) -> None:

@@ -38,6 +38,9 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
         f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
+    if config.learner.reward_scale == "auto":
+        scale = trainer.config.learner.scale
+        lines["rewards"] = f"times {scale:.3g} in the loss, by the spread of returns of random play"
     if resumed:
         exact = "" if trainer.resume_is_exact else _INEXACT
         lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"

@@ -22,7 +22,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level, checkpoint, machine, messages
+from dtqn.training import chance_level, checkpoint, machine, messages, reward_scale
 from dtqn.training.callbacks import Callbacks
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
@@ -85,7 +85,7 @@ def resume(
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
         checkpoint.remove_best(directory.checkpoints)
-    trainer = restored_trainer(config, directory) if about else _make_trainer(config, directory)
+    trainer = restored_trainer(config, directory, about) if about else _make_trainer(config, directory)
     run = _Run(config, directory, trainer, shown, about, callbacks)
     directory.write_config(config)
     return run.train()
@@ -139,9 +139,12 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
         raise ConfigError(f"device is {config.device}, but {gpu_is_full(error)}; try cpu") from None
 
 
-def restored_trainer(config: Config, directory: RunDir) -> Trainer:
-    """The run as its last checkpoint has it; a CheckpointError where it cannot go on from that."""
-    trainer = _make_trainer(config, directory)
+def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
+    """The run as its last checkpoint has it; a CheckpointError where it cannot go on from that.
+
+    `about` is what the checkpoint says of the run.
+    """
+    trainer = _make_trainer(reward_scale.settled(config, about.get("reward_scale")), directory)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))
@@ -406,6 +409,7 @@ class _Run:
             "finished": finished,
             "ends_at": ends_at(self.config),
             "parameters": messages.parameters_of(self.trainer.network),
+            "reward_scale": self.trainer.config.learner.scale,
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
             "code": self._code,
@@ -464,5 +468,6 @@ def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
-    names = "task ends_at env_steps learner_steps seconds parameters threads device last_evaluation program"
-    return {name: about.get(name) for name in [*names.split(), "code", "machine", "changed_at"]}
+    names = "task ends_at env_steps learner_steps seconds parameters reward_scale threads device"
+    also = ["last_evaluation", "program", "code", "machine", "changed_at"]
+    return {name: about.get(name) for name in [*names.split(), *also]}

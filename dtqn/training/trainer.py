@@ -21,7 +21,7 @@ from dtqn.acting.timesteps import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training import setup
+from dtqn.training import reward_scale, setup
 from dtqn.training.evaluator import Evaluator
 from dtqn.training.half import half_of
 from dtqn.training.pool import Pool, make_pool
@@ -42,6 +42,7 @@ class Trainer:
     """One run of one agent on one task."""
 
     def __init__(self, config: Config) -> None:
+        config = reward_scale.settled(config)
         self.config = config
         self.has_success = setup.task_spec(config).has_success
         network = setup.make_network(config)

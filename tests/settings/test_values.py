@@ -42,7 +42,7 @@ def test_text_is_read_as_people_write_it(name, text, value):
         ("learner.learning_rate", "fast", "a number above 0"),
         ("learner.learning_rate", "nan", "a number above 0"),
         ("learner.learning_rate", "inf", "a number above 0"),
-        ("learner.reward_scale", ".inf", "a number above 0"),
+        ("learner.reward_scale", ".inf", "auto, or a number above 0"),
         ("network.distribution.v_min", "-inf", "a number"),
         ("learner.learning_rate", True, "a number above 0"),
         ("learner.learning_rate", [1], "a number above 0"),

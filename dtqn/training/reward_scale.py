@@ -1,0 +1,79 @@
+"""The factor on rewards that puts returns of every task on one scale: `learner.reward_scale auto`.
+
+It is measured before a run begins, from random actions on seeds that depend on the task alone: all runs of a
+task have the same one, and a run that goes on has that of its checkpoint.
+
+Legend: T vector steps, N environments.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtqn.settings.config import Config
+from dtqn.training.setup import make_env, num_actions, task_spec
+
+ENV_STEPS, NUM_ENVS = 10_000, 32
+"""Of random actions; they are not counted among a run's own."""
+LARGEST = 25.0
+"""The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
+spread that they see is far below that of an agent which finds it each time."""
+
+Array = NDArray[np.float64]
+
+
+def settled(config: Config, known: float | None = None) -> Config:
+    """The run with a number for its reward scale: its own, a `known` one, or else the task's as measured."""
+    if config.learner.reward_scale != "auto":
+        return config
+    learner = config.learner.model_copy(update={"reward_scale": known or measured(config)})
+    return config.model_copy(update={"learner": learner})
+
+
+def measured(config: Config) -> float:
+    """1 / sigma of the task's returns (`spread`), at most `LARGEST` for its largest reward; 1 where random
+    actions never earn anything."""
+    env = make_env(config, NUM_ENVS, np.random.SeedSequence(0))
+    try:
+        generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
+        env.reset()
+        last = np.zeros(NUM_ENVS, bool)
+        steps = []
+        for _ in range(ENV_STEPS // NUM_ENVS):
+            _, reward, terminated, truncated, _ = env.step(generator.integers(actions, size=NUM_ENVS))
+            steps.append((reward, terminated, truncated, last))
+            last = (
+                terminated | truncated
+            )  # the next step begins an episode, and its action counts for nothing
+    finally:
+        env.close()
+    reward, terminated, truncated, begins = (np.array(part) for part in zip(*steps, strict=True))
+    sigma, largest = spread(reward, terminated, truncated, begins, config.learner.gamma), np.abs(reward).max()
+    return min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
+
+
+def spread(
+    reward: Array,
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    begins: NDArray[np.bool_],
+    gamma: float,
+) -> float:
+    """sigma of returns (Schaul et al. 2021, arXiv 2105.05347, equation 4).
+
+        sigma^2 = V[R] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
+
+    A return ends with its episode, and with the last of the steps.
+
+    Args:
+        reward, terminated, truncated: [T, N] what each step brought.
+        begins: [T, N] where a step only began an episode, which is left out.
+    """
+    discount = gamma * ~terminated
+    returns, later = np.zeros_like(reward, np.float64), np.zeros(reward.shape[1])
+    for t in reversed(range(len(reward))):
+        later = np.where(begins[t], 0.0, reward[t] + discount[t] * np.where(truncated[t], 0.0, later))
+        returns[t] = later
+    real = ~begins
+    return float(np.sqrt(reward[real].var() + discount[real].var() * np.square(returns[real]).mean()))
