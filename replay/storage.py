@@ -41,7 +41,7 @@ class Field:
 
 
 def checked_fields(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """The fields with real `np.dtype`s; a ValueError names the field that cannot be stored."""
+    """The fields with types of NumPy; a ValueError names the field that cannot be stored."""
     for name in ("first", "last"):
         if name not in fields:
             raise ValueError(f"fields: {name!r} is missing; add {name}=Field((), bool, 'timesteps')")
