@@ -1,7 +1,9 @@
-"""Runs from Python: `train`, `evaluate`, `compare`, `sweep` and what they hand back, as of the commands.
+"""Runs from Python: `train`, `evaluate`, `compare`, `sweep`, each with the checks and files of its command.
 
-run = dtqn.train("CartPole-v1", agent="gtrxl", total_env_steps=50_000, task={"hide": "1,3"})
-run.policy.act(observation)
+    run = dtqn.train("CartPole-v1", agent="gtrxl", total_env_steps=50_000, task={"hide": "1,3"})
+    action = run.policy.act(observation)
+
+A mistake is a `ConfigError` of one line.
 """
 
 from __future__ import annotations
