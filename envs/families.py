@@ -95,6 +95,7 @@ FAMILIES: Final = (
             *_each("popgym-concentration-{}", *_LEVELS),
         ),
     ),
+    Family("envs.battleship", "battleship-", ("battleship-10",)),
     Family("envs.rock_sample", "rocksample-", ("rocksample-11-11", "rocksample-15-15")),
     Family("envs.numpad", "numpad-", _each("numpad-{0}x{0}", 2, 3, 4)),
     OWN,
