@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from dtqn.choices.learner import Rollouts
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings import presets
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, LearnerConfig
 from dtqn.settings.names import name_of
 from dtqn.text import clock, counted, number, size
 from dtqn.training import machine, preflight
@@ -76,6 +78,29 @@ def result(directory: RunDir, env_steps: int, seconds: float, evaluations: Evalu
     return (
         f"done in {clock(seconds)}: {outcome(last)} over {last['eval/episodes']} episodes{note} at "
         f"{number(env_steps)} env steps{better}\nnext     {directory.command('eval')}"
+    )
+
+
+def runs_away(learner: LearnerConfig, row: Row) -> str:
+    """One line where Q-values promise far more than the policy earns; else empty.
+
+    The gap is large if it exceeds the mean return, the returns' spread and a scaled reward of 1. It does not
+    count what a time limit may cut off. With novelty, which is never earned, nothing is said.
+
+    Args:
+        learner: with its reward scale settled.
+        row: an evaluation.
+    """
+    promised, earned = row.get("eval/value_estimate"), row.get("eval/discounted_return")
+    if promised is None or earned is None or learner.reads_novelty:
+        return ""
+    within_limit = promised * (1 - learner.gamma ** (row["eval/length"] or 0))
+    spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
+    if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):
+        return ""
+    return (
+        f"Q-values promise {promised:.3g} an episode, and it earns {earned:.3g}: they run away; a smaller "
+        f"learner.gamma than {learner.gamma:g} ends that, or learner.bootstrap munchausen"
     )
 
 

@@ -178,6 +178,7 @@ class _Run:
         self._signals, self._callbacks = Signals(), callbacks or Callbacks()
         self._task_digest = run_identity(config).digest
         self._saved_at: int | None = about.get("env_steps")
+        self._told_promise = False
         self._changed_at: list[int] = list(about.get("changed_at") or ())
         """Env steps at which the code of the task, or of a network of the user's own, became another."""
         has_changed = about.get("task") not in (None, self._task_digest)
@@ -380,8 +381,17 @@ class _Run:
                 row = self._held.pop(0) | evaluated.metrics
                 self._write(row)
                 self._evaluations.keep_best(row, evaluated.weights)
+                self._tell_promise(row)
             elif not pause:
                 return
+
+    def _tell_promise(self, row: Row) -> None:
+        """Say once, in the second half of a run, that its Q-values run away."""
+        is_late = self.trainer.env_steps * 2 >= self.config.total_env_steps
+        if is_late and not self._told_promise:
+            if line := messages.runs_away(self.trainer.config.learner, row):
+                self._view.say(line)
+            self._told_promise = bool(line)
 
     def _write(self, row: Row) -> None:
         row |= self._evaluations.tally(row)
