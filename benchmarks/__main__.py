@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.options import write
 
-NAMES = ("envs", "replay", "agent", "agents", "cost", "rivals", "parameters", "random_play", "popgym", "pool")
+NAMES = ("envs", "replay", "agent", "cost", "rivals", "parameters", "random_play", "popgym", "pool")
 BENCHMARKS = {name: importlib.import_module(f"benchmarks.{name}") for name in (*NAMES, "interval_coverage")}
 
 

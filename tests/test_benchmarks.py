@@ -15,7 +15,6 @@ from torch import nn
 
 import envs
 from benchmarks import (
-    agents,
     areas,
     checkouts,
     cost,
@@ -112,18 +111,6 @@ def test_flop_are_counted_of_what_torch_fuses() -> None:
     of_attention = 3 * 2 * (2 * size * 2 * steps * steps * 8)
     assert flop_per_update(turns) == of_lstm + of_attention  # type: ignore[arg-type]
     assert torch._C._get_mkldnn_enabled() == torch.backends.mkldnn.is_available()
-
-
-def test_a_figure_for_every_agent() -> None:
-    """Speed is not tested; that there is a figure for each of the table's columns is."""
-    figures = agents.measure_agent("dqn-paper", seconds=0.02, fill_env_steps=200)
-    assert all(np.isfinite(value) and value > 0 for value in figures.values())
-    assert figures["parameters"] == 23_742
-    assert figures["learn_rows_per_update"] == 2 * 32
-    with agents.OperatorCounter() as counter:
-        torch.ones(3).add(1).mul(2)
-    assert counter.operators == 3
-    assert "dqn-paper" in agents.table({"dqn-paper": figures})
 
 
 def test_the_plain_rivals_have_the_published_size() -> None:
