@@ -99,7 +99,7 @@ def train(
     out: TextIO | None = None,
     **settings: Any,
 ) -> Run:
-    """Train an agent, or go on with a run: as the command `train`, with its settings, checks and files.
+    """Train an agent or resume a run, like the command `train`, with its settings, checks and files.
 
     Args:
         env: a task's name, a class that is a `gymnasium.Env` or an `envs.vector.Dynamics`, or a function
@@ -111,13 +111,13 @@ def train(
         settings: by name or by group: `seed=1`, `learner={"learning_rate": 3e-4}`. `network.core` and
             `network.encoder` may be classes or functions.
 
-    What is no object of a module is found in this process alone: evaluations are played here, workers in
-    other processes are refused, and whoever goes on with the run, or loads it, hands the object over again.
+    An object that no module holds is found in this process alone: evaluations are played here, and workers
+    in other processes are refused. To resume or load the run, pass the object again.
 
     Raises:
         ConfigError: a mistake, in the one line that the command prints. Nothing has been trained.
         KeyboardInterrupt: Ctrl-C, after saving.
-        Exception: what a callback or the task has raised, after saving.
+        Exception: what a callback or the task raised, after saving.
     """
     if out is not None and not hasattr(out, "write"):
         raise wrong("out", out, "must be a stream, such as sys.stderr; run_dir is the run's folder")
@@ -154,12 +154,12 @@ def evaluate(
     trust_code: bool = False,
     other_task: Mapping[str, Any] | None = None,
 ) -> EvaluationResult:
-    """Episodes of a run's weights on seeds of their own, as the command `eval`.
+    """Play episodes with a run's weights on separate seeds, like the command `eval`.
 
     Args:
         weights: `last` or `best`.
-        epsilon: the share of random actions; None is that of the run's evaluations, mostly 0.
-        handed, trust_code: as of `dtqn.load`.
+        epsilon: the share of random actions; None: as in the run's evaluations, mostly 0.
+        handed, trust_code: as in `dtqn.load`.
         other_task: settings of another task with the same spaces, such as `{"env": "t-maze-passive-1000"}`;
             None: the run's own.
     """
@@ -173,14 +173,14 @@ def evaluate(
 
 
 def compare(agents: Any, env: Any = None, *, seeds: int = 5, trust_code: bool = False, **more: Any) -> Table:
-    """Compare agents on the same tasks and seeds: as the command `compare`, with its checks and files.
+    """Compare agents on the same tasks and seeds, like the command `compare`, with its checks and files.
 
     Args:
-        agents: by name, a preset, a file, or settings over the preset of their `agent`; or as `--agents`.
-        more: settings of all runs, as of `train`, and options of the command, such as `baseline="drqn"`.
+        agents: by name, a preset, a file, or settings over the preset that `agent` names; or as `--agents`.
+        more: settings of all runs, as in `train`, and options of the command, such as `baseline="drqn"`.
 
-    Runs of objects that no other process finds are trained in this one, one after the other. The same call
-    goes on after an interruption. Errors are those of `train`.
+    Runs with objects that no other process finds are trained in this one, one after the other. After an
+    interruption, the same call goes on. It raises what `train` raises.
     """
     from dtqn.experiments import compare, comparison_table
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def replacing(file: Path, durable: bool = False) -> Iterator[Path]:
-    """A path beside `file` to write to; the result takes `file`'s place when the block ends.
+    """A path next to `file` to write to; the result takes `file`'s place when the block ends.
 
     An error in the block, such as a full disk, removes what was written and leaves `file` as it was.
 
@@ -66,9 +66,9 @@ def fault(file: Path, folder: Path) -> str:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[BinaryIO]:
-    """A file, made if it is not there, open for reading and appending, for this process alone.
+    """Open a file for reading and appending, made if it is missing, for this process alone.
 
-    Whoever replaces the file does so within the lock; then the lock is waited for again, of the new one.
+    Replace the file only within the lock; a process that waited then waits for the new file's lock.
     """
     while True:
         stream = file.open("a+b")

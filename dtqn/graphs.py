@@ -3,7 +3,7 @@
 An update of a small network is two to three thousand operators. A host that launches them one by one takes
 longer than a GPU that computes them. A graph launches them all at once. It replays what was recorded on the
 same memory: shapes are fixed (`dtqn.shapes`), no host reads a number on the way, and arguments are copied to
-where those of the recording were.
+where the recording had its own.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _MANY = 12
 _LETTERS_AN_INCH = 15
 """Of a note below panels; so no line of it is wider than the picture."""
 _LETTERS_OF_A_LABEL = 30
-"""In a line of the legend beside panels."""
+"""In a line of the legend next to panels."""
 _FEW_PLACES = 10
 """So many x at most have a tick each, on an axis by the logarithm."""
 
@@ -81,7 +81,7 @@ def learning_curve(
         title: the task, agent and seed.
         ceiling: the success rate that no agent can exceed.
         chance: what uniformly random actions reach, on the scale of y; None where that is not known.
-        policy: that of evaluations (`EvaluationConfig.policy`).
+        policy: the policy of evaluations (`EvaluationConfig.policy`).
     """
     name = "success" if any(row.get("eval/success") is not None for row in rows) else "return"
     evaluation = f"{policy} evaluation{_episodes(rows)}"
@@ -97,7 +97,7 @@ def learning_curve(
 
 
 def evaluations(label: str, rows: Sequence[Row], name: str) -> Curve:
-    """The success, or the return, of one run's evaluations; the band of a success is that of its episodes."""
+    """The success, or the return, of one run's evaluations; a success has the band of its episodes."""
     low, high = (_points(rows, f"eval/success_{edge}")[1] for edge in ("low", "high"))
     x, y = _points(rows, f"eval/{name}")
     if name != "success" or not len(low) == len(high) == len(x):
@@ -121,7 +121,7 @@ def _points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
 
 
 def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: bool = False) -> None:
-    """Draw every agent's curve in every task, a panel a task, with one legend for all beside them.
+    """Draw every agent's curve in every task, a panel for each task, with one legend next to them.
 
     Args:
         path: the PNG or SVG, by its suffix; replaced atomically.
@@ -187,10 +187,10 @@ def _styles(panels: Sequence[Panel]) -> dict[str, dict[str, Any]]:
 
 
 def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], above: int) -> None:
-    """A line and its band; of a single evaluation a point and its bar.
+    """Draw a line and its band, or a point and its bar for a single evaluation.
 
-    Points often coincide with those of other agents. All lie on their place, and a point or a line with
-    markers is wider, the more curves are drawn `above` it, so that each is seen around those.
+    Points of several agents often coincide. All stay in place; the more curves are drawn `above` a point or
+    a line with markers, the wider it is, so that it shows around them.
     """
     single = len(curve.x) == 1
     if single or curve.marker:
@@ -227,12 +227,9 @@ def _open(axes: Axes) -> None:
 def _grid(
     count: int, columns: int, inches: tuple[float, float], beside: tuple[float, float]
 ) -> tuple[Figure, list[Axes]]:
-    """A picture of so many panels.
+    """A picture of `count` panels, in at most so many `columns`.
 
-    Args:
-        columns: of panels, at most.
-        inches: width and height of a panel.
-        beside: what is added to those of all together.
+    A panel is `inches` wide and high; `beside` is added to the size of all panels together.
     """
     columns = min(count, columns)
     rows = -(-count // columns)

@@ -36,15 +36,15 @@ def load(
     Args:
         run_dir: the directory of the run, which may still be training, or of an exported agent; `demo`
             is one that comes with this program.
-        weights: those of the last checkpoint, or those that did best in an evaluation.
+        weights: from the last checkpoint, or the ones that did best in an evaluation.
         device: where the network runs, as torch names it.
-        trust_code: run code that the folder names, such as a task `module:Class`, though no run of yours
-            does.
+        trust_code: run code that the folder names, such as a task `module:Class`, even if none of your runs
+            names it.
         handed: objects that the run was given, by setting, such as `{"env": MyEnv, "network.core": MyCore}`;
-            for a run that another process has begun with objects that no module has.
+            for a run that another process began with objects that no module holds.
 
-    A task that has changed since the run began brings a UserWarning of one line; the policy acts in it as it
-    is now.
+    If the task has changed since the run began, a UserWarning of one line says so; the policy acts in the
+    task as it is now.
 
     Raises:
         ValueError: the directory holds no run, or no such weights, or there is no such device; in one line.
@@ -119,13 +119,13 @@ class Policy:
         """The greedy action at an observation, which also enters the memory.
 
         Args:
-            observation: as the environment gives it, be it made by its package or by `make_env`; [N, ...]
-                in a batch.
+            observation: as the environment gives it, whether its package or `make_env` made it; [N, ...] in
+                a batch.
             reward: the one that arrived with it; [N] in a batch. It is not read where an episode begins,
                 so the first call may leave it out.
-            first: [N] bool, the environments whose observation begins an episode; a bool for one of them.
-                None: those of the first call after `reset`.
-            return_q: hand back the Q-values too.
+            first: [N] bool, the environments whose observation begins an episode; one environment: a bool.
+                None: all at the first call after `reset`, none at later calls.
+            return_q: return the Q-values too.
 
         Returns:
             An action of `action_space`: an int in the suite's own tasks; [N, ...] in a batch. With `return_q`

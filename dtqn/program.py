@@ -33,7 +33,7 @@ def code_digest() -> str:
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
-    """The version of Python, and of those of the packages that are installed."""
+    """The version of Python, and of each of the packages that is installed."""
     found = {"python": platform.python_version()}
     for name in packages:
         try:

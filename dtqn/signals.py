@@ -56,7 +56,7 @@ class Signals:
 
 
 def signal_of(exit_code: int | None) -> signal.Signals | None:
-    """The signal that ended a process, be it by itself or after a checkpoint (128 + n)."""
+    """The signal that ended a process, directly or after a checkpoint (128 + n)."""
     code = exit_code or 0
     try:
         return signal.Signals(-code if code < 0 else code - 128)

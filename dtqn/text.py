@@ -48,7 +48,7 @@ def size(count: float) -> str:
 
 
 def one_line(error: object, longest: int = 200) -> str:
-    """An error's type and message without line breaks; any other object's text, be it from a stranger's file.
+    """An error's type and message without line breaks; any other object's text, even a stranger's.
 
     What cannot be printed, such as the escape sequences by which text repaints a terminal, becomes its code.
     """

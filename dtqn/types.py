@@ -93,7 +93,7 @@ class Sequences(NamedTuple):
     importance_weights: Tensor
     """[B] float"""
     burn_in_facts: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
-    """[B, P] each: what actors told beside inputs (`dtqn.acting.timesteps.FACTS`), if it is known."""
+    """[B, P] each: what actors told besides inputs (`dtqn.acting.timesteps.FACTS`), if it is known."""
     learn_facts: dict[str, Tensor] = {}  # noqa: RUF012
     """[B, R] each."""
     novel_share: Tensor | None = None
@@ -149,10 +149,9 @@ def leaves(tree: Any, path: str = "") -> dict[str, Any]:
 
 
 def from_leaves(template: Any, named: Mapping[str, Any], path: str = "") -> Any:
-    """The tree of the shape of `template` whose leaves are those of `named`: the inverse of `leaves`.
+    """The tree shaped like `template` with the leaves in `named`: the inverse of `leaves`.
 
-    `named` may hold other paths too. It must hold those of the template's leaves, and may hold the paths of
-    its Nones.
+    `named` must hold the paths of the template's leaves. It may hold the paths of its Nones, and others.
     """
     if isinstance(template, dict):
         return {key: from_leaves(part, named, _join(path, key)) for key, part in template.items()}
@@ -184,7 +183,7 @@ def length_mask(counts: Tensor, size: int) -> Tensor:
 
 
 def reset_states(state: State, initial: State, first: Tensor) -> State:
-    """`state`, but that of `initial` wherever `first` [B] holds."""
+    """`state`, but `initial` wherever `first` [B] holds."""
     if follow_data(first) and not bool(first.any()):
         return state
 

@@ -1,6 +1,6 @@
 """Battleship: sink ships that nobody sees, by remembering which shots hit.
 
-The rules are those of POBAX (Tao et al., RLC 2025): an observation tells whether the last shot hit and which
+The rules are POBAX's (Tao et al., RLC 2025): an observation tells whether the last shot hit and which
 cells are still to be shot at. There, agents choose among these alone; here a second shot at a cell is a step
 that does nothing.
 

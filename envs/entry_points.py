@@ -76,7 +76,7 @@ def not_imported(module: str, name: str, error: ImportError) -> str:
     """`cannot be imported: ...` with what to do: a module is not found, or one that it imports is not.
 
     Args:
-        name: that of the form `module:Name`, or what was meant as one.
+        name: in the form `module:Name`, or meant to be so.
     """
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         if (package := module.partition(".")[0]) in ("dtqn", "envs", "replay"):
@@ -138,8 +138,8 @@ def check_kwargs(
 ) -> None:
     """ValueError unless `target`, which makes the task `id`, can be called with these keyword arguments.
 
-    `render_mode` is none that a user gives: it is set where a picture is wanted. `preset` are arguments that
-    it is called with beside them.
+    A user may not give `render_mode`: it is set where a picture is wanted. `preset` are further arguments of
+    the call.
     """
     try:
         parameters = inspect.signature(target).parameters.values()

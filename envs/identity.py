@@ -153,7 +153,7 @@ class _Source(NamedTuple):
 
 
 def _sources(name: str) -> Iterator[_Source]:
-    """A module and, where it is a user's own, those of a user's own that it imports."""
+    """A module and, if it is a user's own, the user's own modules that it imports."""
     waiting, seen = [name], set()
     while waiting:
         module = waiting.pop()

@@ -1,6 +1,6 @@
 """Numpad: find a hidden sequence of pads by trying, remember it, and repeat it (Humplik et al. 2019).
 
-The original's program was never published. The rules are those of Humplik et al., arXiv 1905.06424, and of
+The original program was never published. The rules are from Humplik et al., arXiv 1905.06424, and from
 Parisotto et al., arXiv 1910.06764, appendix A; the plane, its physics and the forces are this module's own.
 
 Lengths are in distances between neighbouring pads, times in steps; x grows rightward, y downward, and (0, 0)

@@ -21,7 +21,7 @@ def _option(default: Any, description: str, **limits: float) -> Any:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """The options of a task beside its name; None is the task's own choice.
+    """The options of a task, apart from its name; None leaves the choice to the task.
 
     `grayscale` and what follows it change what is observed (`envs.wrappers`).
     """

@@ -55,7 +55,7 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
     Args:
         milliseconds: how long each but the last is shown.
     """
-    from PIL import Image  # not needed by whoever only makes tasks
+    from PIL import Image  # not needed where tasks are only made
 
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".png":

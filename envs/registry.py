@@ -56,7 +56,7 @@ def spec(id: Named, **options: Any) -> TaskSpec:
 
 
 def is_task(id: str) -> bool:
-    """Whether there is a task of this name, be it one that cannot be made without options."""
+    """Whether there is a task of this name, even if it cannot be made without options."""
     from envs.adapters.family import is_known  # a native task needs none of that
 
     try:

@@ -1,6 +1,6 @@
 """RockSample: noisy checks from far tell which rocks are good (Smith and Simmons 2004, arXiv 1207.4166).
 
-The rules are those of POBAX (Tao et al., RLC 2025): the map is fixed, an episode starts at any cell left of
+The rules are POBAX's (Tao et al., RLC 2025): the map is fixed, an episode starts at any cell left of
 the exit's column, and nothing but the reward tells that a rock was sampled.
 
 Legend: N environments, S cells a side, K rocks; a cell is (row, column), and the last column is the exit.
@@ -137,7 +137,7 @@ def find(id: str) -> Native | None:
     if size < 2 or count > size * (size - 1):
         raise ValueError(
             f"unknown task {id!r}; it must be rocksample-<size>-<rocks> or rocksample-<size>-<rocks>-map-<n>,"
-            f" with 2 to {MAX_SIZE} cells a side, rocks that fit beside the exit, a map from 0 to {MAX_MAP}"
+            f" with 2 to {MAX_SIZE} cells a side, rocks that fit left of the exit, a map from 0 to {MAX_MAP}"
         )
     return functools.partial(RockSampleDynamics, size, rocks_of(size, count, map)), {
         "description": (

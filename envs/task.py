@@ -136,7 +136,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
 
 
 Native = tuple[Callable[[], Dynamics], dict[str, Any]]
-"""What makes the `Dynamics` of a task, and the facts that its `TaskSpec` has beside."""
+"""What makes a task's `Dynamics`, and the other facts of its `TaskSpec`."""
 
 
 class Task(NamedTuple):
@@ -178,10 +178,10 @@ def native_task(
     """The task of a native `Dynamics`.
 
     Args:
-        made: the spaces and the names of actions are its own.
-        takes: options that it has beside those of every task.
+        made: has the spaces and the names of actions.
+        takes: options that it has in addition to every task's.
         vector: makes a vector of it, from the arguments of `NativeVectorEnv`.
-        facts: the others of its `TaskSpec`, by name.
+        facts: the other facts of its `TaskSpec`, by name.
     """
     names = ("observation_space", "action_space", "action_names")
     spec = TaskSpec(**{**{name: getattr(made, name) for name in names}, **facts})

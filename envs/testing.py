@@ -25,7 +25,7 @@ from envs.task import Task
 from envs.vector import NativeVectorEnv, brief, generator
 
 STEPS: Final = 10_000
-"""Random steps, those of all environments together, after which an episode must have ended."""
+"""Random steps of all environments together, after which an episode must have ended."""
 
 
 MakeTask = Callable[..., Task]
@@ -33,7 +33,7 @@ MakeTask = Callable[..., Task]
 
 
 def check_spec(make_task: MakeTask) -> None:
-    """Spaces, time limit and texts of the spec are those of the environment."""
+    """The spec's spaces and time limit match the environment's, and its texts have one line each."""
     task = make_task()
     spec, env = task.spec, _vector(task, 3, 1)
     for name, value in (("observation", env.single_observation_space), ("action", env.single_action_space)):
@@ -149,7 +149,7 @@ def check_seeds_and_states(make_task: MakeTask) -> None:
 
 
 def check_independence(make_task: MakeTask) -> None:
-    """What an environment does depends on none of those beside it, whether they go on or begin an episode."""
+    """What an environment does depends on none of the others, whether they go on or begin an episode."""
     task = make_task(time_limit=40)
     num, rng = 20, np.random.default_rng(1)
     env = _vector(task, num, 5)
@@ -176,14 +176,14 @@ def check_independence(make_task: MakeTask) -> None:
         return {name: x[place] for name, x in after.items()}
 
     def check(others: NDArray[np.intp], place: int, hint: str) -> None:
-        """Compares an environment beside some that go on with the same one beside some of `others`."""
+        """Compares an environment among some that go on with the same one among some of `others`."""
         one = rng.choice(goes_on)
         groups = [np.insert(rng.choice(some, num - 1), place, one) for some in (goes_on, others)]
         parts = _differing(*(outcome(group, place, 0) for group in groups))
         if not parts:
             return
         # As all draw from one generator, others may have drawn before it. So a part is a fault only where no
-        # random numbers change it beside some, and it is another for a third of them beside others.
+        # random numbers change it in the first group, and it differs for a third of them in the second.
         left, changed = outcome(groups[0], place, 0), dict.fromkeys(sorted(parts), 0)
         for seed in range(60):
             for name in _differing(left, outcome(groups[0], place, seed)) & changed.keys():
@@ -195,7 +195,7 @@ def check_independence(make_task: MakeTask) -> None:
                 changed[name] += 1
         for name, count in changed.items():
             if count >= 20:
-                problem = f"after the same step its {name} depends on the environments beside it"
+                problem = f"after the same step its {name} depends on the other environments"
                 raise TaskError(task.spec.id, problem + hint, place)
 
     if goes_on.size:

@@ -45,7 +45,7 @@ class Dynamics(ABC):
     """
 
     observation_space: gymnasium.Space[Any]
-    """One environment's; its shape and dtype are those of what `observe` gives for each."""
+    """One environment's, with the shape and dtype that `observe` gives for each."""
     action_space: gymnasium.Space[Any]
     """One environment's: Discrete from 0, or a Box of floats."""
     action_names: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ class NativeVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return self._dynamics.observe(rng), reward, terminated, truncated, infos
 
     def _checked(self, actions: Any) -> NDArray[Any]:
-        """`actions` as an array of legal actions; those of environments that restart are not looked at."""
+        """`actions` as an array of legal actions; environments that restart may be given any value."""
         if not self._started:
             raise ValueError("step() was called before the first reset()")
         action, space = np.asarray(actions), self.single_action_space

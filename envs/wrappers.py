@@ -147,7 +147,7 @@ class ObservationWrapper(AnyWrapper):
         """Goes on from what `get_state` returned, in an environment of the same task, options and size."""
         if set(state) - {"rng"} != {"env", "last", "change"}:  # earlier checkpoints have a generator's too
             raise ValueError(
-                f"environment state has the keys {sorted(state)}; it must be that of a "
+                f"environment state has the keys {sorted(state)}; it must come from a "
                 f"{type(self._change).__name__} wrapper"
             )
         self.env.set_state(state["env"])  # type: ignore[attr-defined]

@@ -69,7 +69,7 @@ class SequenceStarts(NamedTuple):
     timesteps: Ints
     """Where each sequence starts, counted from the first timestep that its stream ever had."""
     learn_timesteps: Ints
-    """Real ones of the learned segment, of which min(learn_length, learn_timesteps - 1) get a TD error."""
+    """Real timesteps of the learned segment; min(learn_length, learn_timesteps - 1) get a TD error."""
 
 
 class Placed(NamedTuple):
@@ -129,7 +129,7 @@ class Accumulator:
         return Placed(timesteps, timesteps - episode_starts, cut, _joined(parts))
 
     def end_episodes(self, streams: Ints) -> SequenceStarts:
-        """End the open episodes among those of `streams`, as truncated at the last timestep they had."""
+        """End the open episodes of `streams`, as truncated at the last timestep they had."""
         streams = streams[self._open[streams]]
         self._open[streams] = False
         return self._tail(streams, self.num_timesteps[streams] - 1)

@@ -27,7 +27,7 @@ from replay.accumulator import Accumulator, SequenceLayout, SequenceStarts
 from replay.samplers import Sampler, checked_priorities, sampler_bytes
 from replay.storage import Array, Bools, Field, Floats, Ints, StepRings, checked_fields, fit, timestep_bytes
 
-# Two more values a step, kept in the rings beside the caller's: the timestep's number in its episode, and,
+# Two more values a step, kept in the rings with the caller's: the timestep's number in its episode, and,
 # where a sequence starts at it, how many real timesteps that sequence's learned segment has.
 _EPISODE_STEP, _LEARN_TIMESTEPS = "episode_step", "sequence_learn_rows"
 _OWN_FIELDS = {_EPISODE_STEP: Field((), np.int32, "stored"), _LEARN_TIMESTEPS: Field((), np.int32, "stored")}
@@ -60,7 +60,7 @@ class SequenceBatch(NamedTuple):
 
 
 class SampleInfo(NamedTuple):
-    """Facts about the sequences of a batch, beside their content."""
+    """Facts about the sequences of a batch, apart from their content."""
 
     ids: Ints
     """[B] for `update_priorities`, `learn_timesteps` and `prefix`."""
@@ -206,7 +206,7 @@ class SequenceReplay:
         return self._insert(self._accumulator.end_sequences())
 
     def ids(self) -> Ints:
-        """[n] those of all sequences that can be sampled, stream by stream."""
+        """[n] the ids of all sequences that can be sampled, stream by stream."""
         return self._ids(*self._split(self.sampler.slots()))
 
     def streams_of(self, ids: npt.ArrayLike) -> Ints:

@@ -60,7 +60,7 @@ class Sampler(Protocol):
         """Draw sequences, with replacement; a ValueError where there are none."""
 
     def slots(self) -> Ints:
-        """[n] those of all sampleable sequences, ascending."""
+        """[n] the slots of all sampleable sequences, ascending."""
 
     def priority_statistics(self) -> dict[str, float]:
         """Least, mean and largest raw priority of the sampleable sequences; zeros where there are none."""

@@ -141,7 +141,7 @@ class StepRings:
         }
         self._names = self._records.dtype.names or ()
         self.arrays: dict[str, Array] = {name: self._records[name] for name in self._names} | apart
-        """Every field, [S, *shape]; those of block `timesteps` are strided views of the records."""
+        """Every field, [S, *shape]; fields of block `timesteps` are strided views of the records."""
         self._half = {name for name, array in self.arrays.items() if array.dtype == np.float16}
         self.saturated = 0
 

@@ -129,7 +129,7 @@ def test_another_task_is_played_as_by_hand(run_dir: Path) -> None:
 
 
 def test_a_task_of_other_spaces_is_refused(run_dir: Path) -> None:
-    with pytest.raises(ValueError, match=r"^env is hallway: its observation space is .*; it must be that of"):
+    with pytest.raises(ValueError, match=r"^env is hallway: its observation space is .*; must be as in"):
         dtqn.evaluate(run_dir, 8, 5, other_task={"env": "hallway"})
 
 

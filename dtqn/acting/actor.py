@@ -1,9 +1,9 @@
-"""Acting: at every vector step one forward pass for all environments, and the timesteps for replay.
+"""Acting: each vector step runs the network once for all environments and makes timesteps for replay.
 
 A vector step has five parts, in this order:
 
-1. The state of the environments that begin an episode is reset.
-2. The network runs on every timestep, last ones and those of the random warm-up included.
+1. The network's state is reset for environments that begin an episode.
+2. The network runs on every timestep, including last ones and the random warm-up.
 3. The actor hands out the timestep, its stored memory and its Q-values together.
 4. It chooses actions.
 5. The environments step.
@@ -179,7 +179,7 @@ class Actor:
         return state["rows"]["env"] is not None
 
     def news(self) -> list[str]:
-        """None: of a process beside the run there might be some."""
+        """No news. A pool of workers may have some."""
         return []
 
     def close(self) -> None:

@@ -110,16 +110,16 @@ class Goal(NamedTuple):
 class EpisodePlan:
     """How many episodes each evaluation of a run plays: a function of counted steps, never of the clock.
 
-    It is decided before the first of them, by earlier evaluations alone: no episode has a say in how many
-    are played beside it, so their mean is unbiased.
+    Earlier evaluations alone decide the number, before the first episode begins. No episode affects how many
+    others are played, so their mean is unbiased.
 
-    An evaluation is *full*, of `episodes`, while there is no best score, and where the last one's 95 %
-    interval reached the best score or the goal of early stopping; else it has `first_episodes`. Only a full
-    one may count as the best or end a run early. The last one of a run always counts as full.
+    A *full* evaluation has `episodes` episodes, any other has `first_episodes`. One is full while there is no
+    best score, and when the last one's 95 % interval reached the best score or the goal of early stopping.
+    Only a full one may become the best or end a run early. A run's last one always counts as full.
 
-    The steps of all evaluations stay within `max_step_share` times the run's env steps. So a full evaluation
-    that is too dear is put off until the run has paid for it, and another one too dear is shorter, but has
-    `FEWEST` episodes at least. The last one then has as many as are paid for, `first_episodes` at least.
+    All evaluations together stay within `max_step_share` times the run's env steps. A full evaluation that
+    costs too much is put off until the run has paid for it. Any other that does is shortened, to `FEWEST`
+    episodes at least. The last one has as many as are paid for, `first_episodes` at least.
     """
 
     FEWEST = 10
@@ -135,7 +135,7 @@ class EpisodePlan:
         """The mean length of its episodes."""
 
     def episodes(self, env_steps: int, length: float | None, at_end: bool) -> int:
-        """Those of an evaluation after `env_steps`; `length` is the mean of recent training episodes."""
+        """How many an evaluation after `env_steps` has; `length` is the mean of recent training episodes."""
         # A greedy policy that walks in circles has the longer episodes.
         length = max(length or 0.0, self._length)
         affordable = int((self._share * env_steps - self._spent) / length) if length else self._first
@@ -190,16 +190,16 @@ def play(
     gamma: float = 1.0,
     random_actions: RandomActions | None = None,
 ) -> Played:
-    """Play `episodes` episodes; environment i of N plays every N-th, so the number of each is known before.
+    """Play `episodes` episodes; environment i of N plays every N-th, so each one's share is fixed in advance.
 
     Args:
         env: freshly made, with at most `episodes` environments; it is closed afterwards.
         stopped: asked before every vector step.
         gamma: the discount of `Played.discounted_returns`.
-        random_actions: takes some actions at random; None: all are those of largest Q.
+        random_actions: takes some actions at random; None: every action is the one of largest Q.
 
     Raises:
-        Stopped: `stopped` has said so before the episodes were over.
+        Stopped: `stopped` returned True before the episodes were over.
     """
     with contextlib.closing(env):
         policy = functools.partial(agent_steps, network, random_actions=random_actions)

@@ -62,7 +62,7 @@ class Bursts:
         self._lengths: deque[int] = deque(maxlen=RECENT_EPISODES)
 
     def begin(self, first: np.ndarray, generator: np.random.Generator) -> None:
-        """Draw those of the environments that begin an episode: `first` [N] bool."""
+        """Draw the bursts of environments that begin an episode: `first` [N] bool."""
         if not self.share or not first.any():
             return
         # The second was of a burst's start. It is still drawn, so that recorded runs come out again.

@@ -1,15 +1,15 @@
-"""A bonus for actions that were seldom taken where an observation is seen, in the choice of actions alone.
+"""A bonus for actions that were seldom taken at an observation. It affects the choice of actions alone.
 
 Random actions find what is one step off the greedy path only if they leave the rest of the path alone. In a
-long task where one wrong step loses the episode they hardly ever do, whatever epsilon is. Counts tell the few
+long task where one wrong step loses the episode they hardly ever do, whatever epsilon is. Counts show the few
 places where something is untried. As in OPIQ (Rashid et al. 2020, arXiv 2002.12174) with M = 1
 
     a_t = argmax_a Q(s_t, a) + C / (n(o_t, a) + 1)
 
-where n counts how often action a was taken at observation o_t in that environment, over all its episodes as
-long as its table has room: where two observations meet in a place, the later one begins anew. OPIQ has the
-bonus in its targets too; here values stay those of the task's own rewards. Counts are of observations, since
-a memory task has no other states that come twice.
+where n counts how often action a was taken at observation o_t in that environment, over all its episodes.
+The counts are in a table. If two observations share a place in it, the later one starts from zero. OPIQ adds
+the bonus to its targets too; here values come from the task's own rewards alone. Observations are counted,
+since a memory task has no other states that come twice.
 
 Legend: N environments, A actions.
 """
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dtqn.acting.novelty import Arrays, fingerprints
 
 _NUMBERS = 2**16
-"""Those of an environment's table, about: an observation's place has its tag and a count for each action."""
+"""Numbers in an environment's table, about: an observation has a tag and a count for each action."""
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd factor that spreads what it multiplies over all 64 bits."""
 
@@ -34,7 +34,7 @@ def _places(num_actions: int) -> int:
 
 
 def table_bytes(num_actions: int) -> int:
-    """Those of the table of one environment."""
+    """The bytes of one environment's table."""
     return 4 * _places(num_actions) * (1 + num_actions)
 
 

@@ -20,7 +20,7 @@ FACTS = {"novel": np.dtype(np.bool_), "q_max": np.dtype(np.float32), "q_taken": 
 class Timesteps(NamedTuple, Generic[Leaf]):
     """One timestep of each environment as it arrives, and what the actor adds to it: arrays [N, ...].
 
-    The names of these fields are those of replay's (`dtqn.training.replay_fields`).
+    The fields have the same names in replay (`dtqn.training.replay_fields`).
     """
 
     observation: Leaf | dict[str, Leaf]

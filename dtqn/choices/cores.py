@@ -85,7 +85,7 @@ class _Gated(_Memory):
 
     @property
     def longest(self) -> int | None:
-        """The longest time scale of its gates at first; None: that of torch."""
+        """The longest time scale of its gates at first; None: torch's own."""
         return self.memory_length if self.initial_weights == "chrono" else None
 
 

@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
-        option(self, trust.OPTION, "run code that a file names, be it a stranger's")  # `dtqn.cli` reads it
+        option(self, trust.OPTION, "run code that a file names, even a stranger's")  # `dtqn.cli` reads it
         self._given = list(arguments)
 
     def error(self, message: str) -> NoReturn:
@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
             declared[plain(option)] = f"--{name}"
 
     def add_settings(self, wanted: Callable[[str], bool], top: argparse._ArgumentGroup | None = None) -> None:
-        """An option for every setting whose dotted name is wanted; those of no group go to `top`."""
+        """Add an option for each setting whose dotted name is wanted; one outside of groups goes to `top`."""
         names = [name for name in fields_of() if wanted(name)]
         text = f"list all {len(names)} settings, a line each"
         listed: dict[str, Any] = {"nargs": 0, "const": names, "default": argparse.SUPPRESS}

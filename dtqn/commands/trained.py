@@ -21,7 +21,7 @@ from dtqn.text import one_line, terminal_width
 from dtqn.training.directory import RunDir, pages_of
 
 _REPLACEMENTS = 16
-"""Episodes whose steps `debug` puts in place of those of another."""
+"""Episodes whose steps `debug` puts in place of another episode's."""
 _SHOWN = 6
 """Episodes that the page about a run shows."""
 
@@ -47,7 +47,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     """Evaluate the weights of a run."""
     parser = Parser("eval", arguments, "RUN_DIR", evaluate.__doc__)
     _add_played(parser, 500)
-    chance = "share of random actions; default that of the run's evaluations, mostly 0: greedy"
+    chance = "share of random actions; default as in the run's evaluations, mostly 0: greedy"
     option(parser, "--epsilon E", chance, argtypes.probability)
     option(parser, "--json", "print one JSON object")
     _add_other_task(parser)
@@ -157,7 +157,7 @@ def report(arguments: Sequence[str]) -> int:
     table and a curve. It needs no network."""
     parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
     option(parser, "paths RUN_DIR", kind=argtypes.trained, nargs="+")
-    where = "the page; default report.html in RUN_DIR, or beside several runs"
+    where = "the page; default report.html in RUN_DIR, or in the folder of several runs"
     option(parser, "--out FILE", where, argtypes.path)
     option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
     shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
@@ -254,7 +254,7 @@ def _run_of(given: Mapping[str, Any]) -> tuple[RunDir, Config]:
 
 
 def _warn(directory: RunDir, config: Config) -> None:
-    """Tell what whoever plays the run's episodes should know of its task."""
+    """Warn of what matters about the run's task before its episodes are played."""
     endless = f"{config.env} has no time limit, so an episode may never end; Ctrl-C ends it"
     for warning in (directory.task_warning(config), endless if task_of(config).may_never_end else ""):
         if warning:

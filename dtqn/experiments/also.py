@@ -49,7 +49,7 @@ _FILE = TypeAdapter(list[Played])
 
 
 def read_tasks(names: Sequence[str]) -> list[str]:
-    """Names of tasks, of which `t-maze-passive-{100,1000}` is two."""
+    """Names of tasks; `t-maze-passive-{100,1000}` stands for two."""
     tasks = []
     for name in names:
         head, several, tail = re.match(r"([^{]*)\{?([^{}]*)\}?(.*)", name).groups()  # type: ignore[union-attr]

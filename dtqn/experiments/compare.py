@@ -361,10 +361,10 @@ def _untrained(of: Comparison, config: Config) -> Outcome | None:
 
 
 def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
-    """By task, what its runs are judged by: a suite's scores, or success, or else the return.
+    """The scores that judge the runs of each task: a suite's, or success, or else the return.
 
     Raises:
-        ConfigError: by the settings of one run its task defines success, by those of another it does not.
+        ConfigError: one run's settings define success on a task, another run's do not.
     """
     first: dict[str, Config] = {}
     for config in configs:

@@ -77,9 +77,9 @@ _DIFFER = " DIFFER: "
 
 
 def _told(what: str, values: Sequence[tuple[str, str, object]]) -> list[str]:
-    """`what: value`, task by task where tasks differ, and by runs where those of one task do.
+    """`what: value`, task by task if tasks differ, and by runs if the runs of one task differ.
 
-    Nothing where no run has a value.
+    Empty if no run has a value.
     """
     of_task: dict[str, set[str]] = {}
     having: dict[str, list[str]] = {}

@@ -149,7 +149,7 @@ def _against_n(
     agents: Sequence[str],
     runs: Sequence[Figures],
 ) -> plots.Panel:
-    """A panel of one of the scores of a family: a curve an agent, and beside them the figures of others."""
+    """A panel for one of a family's scores: a curve for each agent, and the published figures."""
     score = tasks[0].scores[place]
     places = {task.name: task.n or 0 for task in tasks}
     curves = []

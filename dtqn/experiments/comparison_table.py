@@ -25,7 +25,7 @@ _NEVER = float("inf")
 
 
 Figures = dict[str, Any]
-"""Those of a run, or of an agent in one task or in several, by the keys of `table.json`."""
+"""The figures of a run, or of an agent in one task or several, by the keys of `table.json`."""
 _OF_RUN = (
     *("env", "agent", "seed", "run_dir", "error", "score_name", "score", "normalised", "beside", "success"),
     *("return", "length", "episodes", "evaluations", "env_steps", "learner_steps", "minutes"),

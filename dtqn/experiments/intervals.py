@@ -102,8 +102,8 @@ def improvement(mine: Samples, theirs: Samples) -> float:
 def improved(mine: Samples, theirs: Samples) -> Estimate | None:
     """The probability of improvement; None where a sample has too few runs.
 
-    Its variance is at most p (1 - p) / n with n runs of the agent that has fewer (Birnbaum and Klose 1957),
-    that of a share of n runs.
+    If the agent with fewer runs has n, the variance is at most p (1 - p) / n, as for a share of n runs
+    (Birnbaum and Klose 1957).
     """
     samples = [*mine, *theirs]
     if not is_enough(samples):

@@ -14,13 +14,13 @@ A run is a directory that holds its configuration, so one command both starts an
                     queue.stop(job)                         # ends early; its checkpoint stays
             # draw queue.jobs; queue.add(...) more, as a search does that learns from what it has seen
 
-After Ctrl-C or SIGTERM the queue starts nothing more and asks each run to write its checkpoint and end;
-`changes` goes on until they have, then `queue.caught` is the signal. A second signal takes effect at once. A
-finished run is not run again; an interrupted one goes on from its checkpoint when another queue gets it. One
-that is killed is run once more. If this process itself is killed, its runs save and end.
+After Ctrl-C or SIGTERM the queue starts nothing more and asks each run to write its checkpoint and end.
+`changes` goes on until they have; then `queue.caught` is the signal. A second signal takes effect at once.
+A finished run is not run again. An interrupted run goes on from its checkpoint when another queue gets it. A
+killed run is run once more. If this process itself is killed, its runs save and end.
 
-Several queues, on one machine or on many that share the folder of the runs, may hold the same jobs: each run
-is trained by whoever takes it first, and the others wait for its result or go on with it.
+Several queues, on one machine or on many that share the folder of the runs, may hold the same jobs. The queue
+that takes a run first trains it; the others wait for its result or go on with it.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class Starter:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that a process started now would see, by the names of CUDA's own variable.
+    """The GPUs that a process started now would see, as CUDA's own variable names them.
 
-    Where a GPU is shared out (MIG) these are its parts, of which a process sees one at most. Torch knows GPUs
-    too, but takes seconds to import, and nothing else here needs it.
+    If a GPU is divided (MIG), these are its parts, and a process sees one at most. Torch knows GPUs too, but
+    takes seconds to import, and nothing else here needs it.
     """
     named = os.environ.get(_VISIBLE)
     return _of_the_driver() if named is None else [name for name in named.split(",") if name]
@@ -148,7 +148,7 @@ def visible_gpus() -> list[str]:
 
 @functools.cache
 def _of_the_driver() -> list[str]:
-    """Those of the machine, asked for once."""
+    """The machine's GPUs, asked for once."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", "--list-gpus"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
@@ -198,7 +198,7 @@ class Job:
         self.killed = ""
         """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
-        """The metrics file so far, those of an earlier stretch included."""
+        """The rows of the metrics file so far, an earlier stretch's included."""
         self._process: Process | Thread | None = None
         self._asked: State | None = None
         self._size = -1
@@ -300,10 +300,10 @@ class RunQueue:
         return self._signals.caught
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let no run outlive its queue, however that is left.
+        """Let no run outlive its queue, however the block ends.
 
-        After an error they save before they end, also where a signal came before it: a Ctrl-C to a pipe ends
-        whoever reads the output too. A second Ctrl-C takes effect at once.
+        After an error the runs save before they end, even if a signal came first: a Ctrl-C to a pipe also
+        ends the program that reads the output. A second Ctrl-C takes effect at once.
         """
         self._signals.__exit__()
         try:

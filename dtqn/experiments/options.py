@@ -1,4 +1,4 @@
-"""What `compare` and `sweep` are asked for beside settings, be it typed or handed over in Python."""
+"""The options of `compare` and `sweep` apart from settings, typed or passed in Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Path = Annotated[Path, BeforeValidator(_is_named)]
 
 
 class Options(Group):
-    """Those of both; what follows each is the help of the command line."""
+    """The options of both; the text below each is its help on the command line."""
 
     config: _Path | None = None
     """YAML file of settings, laid over the presets"""
@@ -49,7 +49,7 @@ class Options(Group):
 
 
 class Comparison(Options):
-    """Those of `compare`."""
+    """The options of `compare`."""
 
     agents: str
     """presets, YAML files of your own and variants such as long=gtrxl+network.core.memory_length=80,
@@ -83,7 +83,7 @@ class Comparison(Options):
 
 
 class Sweep(Options):
-    """Those of `sweep`."""
+    """The options of `sweep`."""
 
     run_cap: int | None = Field(None, ge=1)
     """runs in all; none: the file's run_cap"""

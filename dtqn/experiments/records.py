@@ -94,11 +94,11 @@ def _printable(text: str) -> str:
 
 
 _Text = Annotated[str, AfterValidator(_printable)]
-"""That tables show."""
+"""Text that tables show."""
 
 
 class Result(BaseModel):
-    """Steps, time, machine and program of a finished run: those of `result.json`."""
+    """Steps, time, machine and program of a finished run, as `result.json` has them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -154,7 +154,7 @@ class Record(BaseModel):
         if not steps or steps[-1] != self.result.env_steps:
             raise ValueError("the last evaluation is not of the run's end")
         if self.settings_hash not in (hash_of(self.settings, None), hash_of(self.settings, self.result.task)):
-            raise ValueError("settings_hash is not that of its settings")
+            raise ValueError("settings_hash does not match its settings")
         return self
 
     @property
@@ -204,7 +204,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
 
     Args:
         result: the content of its `result.json`.
-        rows: those of its metrics file.
+        rows: the rows of its metrics file.
     """
     evaluations = [row for row in rows if is_evaluation(row)]
     tallies = [row for row in rows if row.get("train/episodes") is not None]
@@ -280,7 +280,7 @@ class Outcome(NamedTuple):
     state: str
     """`finished`, or another word."""
     rows: Sequence[Row]
-    """Those of its metrics file, or of its record."""
+    """The rows of its metrics file, or of its record."""
     result: Mapping[str, Any] | None
     """The content of its `result.json`; None unless it has finished."""
     where: str

@@ -34,7 +34,7 @@ NORMALISED = "normalised score"
 SOLVED = 0.9
 """The success that a solved task has."""
 LAST = 10
-"""Evaluations at a run's end whose mean stands beside its result."""
+"""Tables also show the mean of this many evaluations at a run's end."""
 
 
 class Part(BaseModel):
@@ -83,7 +83,7 @@ class Score(Part):
         return self.random + self.solved_above * (self.optimal - self.random)
 
     def scaled(self, share: float) -> Score:
-        """That of runs which have a share of the budget."""
+        """This score for runs with a share of the budget."""
         return self.model_copy(
             update={
                 "episodes": max(1, round(self.episodes * share)),
@@ -129,15 +129,15 @@ SUCCESS, RETURN = Score(of="success", random=0.0, optimal=1.0), Score(of="return
 
 
 def judged_by(scores: Sequence[Score]) -> Score | None:
-    """The score of evaluations by which a task is solved, of all those of the task; None where none is."""
+    """The first of a task's scores by which evaluations can show it solved; None if there is none."""
     return next((each for each in scores if each.of in ("success", "return") and each.bar is not None), None)
 
 
 def first_solved(rows: Sequence[Row], score: Score, total_env_steps: int) -> Row | None:
     """The first of two successive full evaluations that both show the bar; None where there is none.
 
-    An evaluation shows it by the lower end of its 95 % interval. After the last evaluation of a run that
-    ended before `total_env_steps` there is none, so it counts by itself.
+    An evaluation shows the bar by the lower end of its 95 % interval. If a run ended before
+    `total_env_steps`, no evaluation follows its last one, so that one counts alone.
 
     Args:
         rows: a run's, in order.

@@ -1,6 +1,6 @@
 """Suites: a named list of tasks with budget, score and published figures, read from a YAML file.
 
-`configs/suites` has those of this project; `docs/suites.md` explains the keys.
+`configs/suites` has this project's suites; `docs/suites.md` explains the keys.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class SuiteFile(_OfAgents):
 
     @property
     def names(self) -> list[str]:
-        """Those of all tasks."""
+        """The names of all tasks."""
         return [name for entry in self.tasks for name in entry.names]
 
     @model_validator(mode="after")
@@ -257,7 +257,7 @@ class Suite(NamedTuple):
         for family, tasks in self.families.items():
             by_score.setdefault(tasks[0].scores, []).append(family)
         for scores, names in by_score.items():
-            told = "; beside it ".join(score.explained for score in scores)
+            told = "; also ".join(score.explained for score in scores)
             notes.append(f"Scores in {', '.join(names)}: {told}.")
         return notes
 
@@ -290,7 +290,7 @@ def known() -> list[str]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """What a suite's file holds, over that of the suite which it builds on."""
+    """What a suite's file holds, laid over the suite that it builds on."""
     content = read_yaml(path, "a suite: description, tasks and more by name")
     name = content.get("builds_on")
     if not isinstance(name, str):  # left out, or what the check of the whole file names

@@ -207,7 +207,7 @@ class Sweep:
         for trial in self.study.trials():
             if path.parts[-3:] == Path(trial.run_dir).parts[-3:]:  # in whatever folder of runs
                 # An agent's variant fixes what is searched, say, or it is no matter of a run's result.
-                raise ConfigError(f"its settings are those of run {trial.number}")
+                raise ConfigError(f"run {trial.number} has the same settings")
         return path
 
     def _is_complete(self) -> bool:

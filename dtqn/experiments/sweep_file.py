@@ -90,7 +90,7 @@ class Parameter:
         if "min" in spec and spec["min"] >= spec["max"]:
             raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
         self.listed = self._all_values() if is_grid or "values" in spec else None
-        """The values of which Optuna draws the place; None: it draws a quantile."""
+        """The values; Optuna draws the index of one. None: it draws a quantile."""
         if is_grid and self.is_searched and self.listed is None:
             raise ValueError(f" is {self.distribution}: a grid needs values or int_uniform")
 

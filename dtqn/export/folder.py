@@ -5,11 +5,11 @@ certificate.json        how the agent came about, its scores, the digests of all
 config.yaml, task.json  the run's own
 metrics.jsonl           its rows up to the checkpoint
 model.safetensors       the weights of the last checkpoint
-best.safetensors        those that did best in an evaluation, if there was one
+best.safetensors        the weights that did best in an evaluation, if there was one
 learning_curve.png, evaluation.gif    if the run has them
 
-The certificate is a claim that anyone can test (`dtqn.export.verify`), and no signature: whoever can change
-the files can change it too.
+The certificate is a claim that anyone can test (`dtqn.export.verify`), but no signature: a person who can
+change the files can change it too.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def text(
     Args:
         about: what the checkpoint says of the run.
         scores: by `last` and `best` weights.
-        seed: that of their episodes.
-        pictures: names of the files beside it that are shown.
+        seed: the seed of their episodes.
+        pictures: names of the files in its folder that it shows.
     """
     rows = {name: _cell(value) for name, value in _rows(config, about, scores).items()}
     return _CARD.format(
@@ -108,7 +108,7 @@ def text(
 
 
 def _cell(value: str) -> str:
-    """Text that no table of Markdown takes for more than a cell, be it from a stranger's file."""
+    """Text that a Markdown table takes for one cell, even from a stranger's file."""
     return one_line(value, 500).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -169,7 +169,7 @@ def _header(config: Config, last: EvaluationResult) -> dict[str, Any]:
 
 
 def _needed(config: Config) -> str:
-    """A note on things that have to be there beside dtqn."""
+    """A note on what loading needs besides dtqn."""
     task = task_identity(config)
     needed = [] if task.is_native else [f"the task ({task.made_of})"]
     needed += [f"`{name}`" for name in own_networks(config)]
@@ -189,7 +189,7 @@ _TRAINED = (
 
 
 class Score(BaseModel):
-    """In a certificate: that of episodes which were played at the export."""
+    """A certificate's score, of episodes played at the export."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
     success: float | None
@@ -281,7 +281,7 @@ def _new(to: Path) -> Iterator[Path]:
 
 
 def made_here(config: Config) -> dict[str, Any]:
-    """What the digits of an agent's episodes depend on beside its files: program, libraries, machine."""
+    """What the digits of an agent's episodes depend on besides its files: program, libraries, machine."""
     device = trained.device_here(config).type
     return {"code": code_digest(), "versions": versions(_PACKAGES), "machine": machine.name(device)}
 

@@ -74,7 +74,7 @@ def _files(path: Path, certified: Mapping[str, str]) -> Iterator[Finding]:
 def _score(
     directory: RunDir, weights: str, claim: folder.Score, episodes: int | None, seed: int | None, same: bool
 ) -> Finding:
-    """The score of episodes played now beside the certificate's; `same`: by the export's program, here."""
+    """Compare episodes played now with the certificate's score; `same`: by the export's program, here."""
     what, claimed = f"score of {weights}", claim.result
     played = (episodes or claim.episodes, claim.seed if seed is None else seed)
     again = same and played == (claim.episodes, claim.seed)

@@ -39,7 +39,7 @@ class Attention(NamedTuple):
 
 
 def attention(network: QNetwork, episode: Episode) -> Attention | None:
-    """That of an episode; None for a network without attention over steps, or whose window is shorter."""
+    """An episode's attention; None if the network attends to no steps, or the episode is too long for it."""
     core = getattr(network, "core", None) or getattr(network, "decoder", None)
     core = getattr(core, "transformer", core)
     layers = [x for x in getattr(core, "layers", ()) if isinstance(x, (GTrXLLayer, DecoderLayer))]

@@ -1,12 +1,12 @@
 """How much a decision depends on what earlier steps showed: the memory is run again on another past.
 
 The observation of step k is replaced; all other timesteps and the actions stay as they were recorded, and the
-network runs on to the decision at step t. That is exact for the network. It need not be a history that the
-task can produce; where the task names its secret, showing the other one is.
+network runs on to the decision at step t. That is exact for the network. The task may be unable to produce
+such a history; if it names its secret, it can produce the one that shows the other secret.
 
-A change of a decision is that of the *advantages* A(a) = Q(a) - mean over a' of Q(a'), at its largest over
-the actions, as a share of the range that all Q-values of the episode have. The change of the mean
-Q-value counts nothing: no action is chosen by it.
+A decision changes by as much as its *advantages* A(a) = Q(a) - mean over a' of Q(a'): by the largest change
+over the actions, as a share of the range of all Q-values in the episode. A change of the mean Q-value does
+not count: it chooses no action.
 
 Legend: T decisions of an episode, M replacements, A actions; t a decision, k a step up to it.
 """
@@ -98,11 +98,11 @@ def _by_step(
     steps: Collection[int] | None,
     other: Callable[[int, StepInputs], StepInputs | None],
 ) -> Effect:
-    """Each step by itself, with others from it on, after the state that the steps before it have left.
+    """The effect of each step alone: others run from it on, after the state that earlier steps have left.
 
     Args:
-        steps: those that are changed, the columns of the others are nan; None: all.
-        other: gives timesteps [M, T - k, ...] for k and those [1, T - k, ...] from it on; None: no change.
+        steps: the steps to change, other columns are nan; None: all.
+        other: changes the timesteps [1, T - k, ...] from step k on to [M, T - k, ...]; None: no change.
     """
     found = np.full((2, episode.length, episode.length), np.nan)
     state = network.initial_state(1)
@@ -120,10 +120,10 @@ def _by_step(
 def one_step(
     network: QNetwork, episode: Episode, others: Observation, steps: Collection[int] | None = None
 ) -> Effect:
-    """Each step by itself, replaced by what `others` [M, T, ...] show there.
+    """The effect of each step alone, replaced by what `others` [M, T, ...] show there.
 
     Args:
-        steps: those that are replaced, the columns of the others are nan; None: all.
+        steps: the steps to replace, other columns are nan; None: all.
     """
 
     def other(k: int, rest: StepInputs) -> StepInputs:
@@ -144,8 +144,8 @@ def actions_before(
 ) -> np.ndarray:
     """[T, T] as `Effect.advantage`: of the decision at t on the action that step k says was taken before.
 
-    The mean over all other actions, 0 where there are none; the steps show what they showed. `steps` is that
-    of `one_step`.
+    The mean over all other actions, 0 where there are none; observations stay as they were. `steps` is as in
+    `one_step`.
     """
 
     def other(k: int, rest: StepInputs) -> StepInputs | None:

@@ -117,7 +117,7 @@ def contamination(found: Cue, of: Map) -> float:
 
 
 def _share_of(steps: np.ndarray, of: Map) -> float:
-    """That of some of the steps before the last decision in its dependence; nan where it has none."""
+    """The share of some earlier steps in the last decision's dependence; nan where it depends on none."""
     before = of.dependence.advantage[-1, :-1]
     total = float(before.sum())
     return float(before[steps].sum()) / total if total > 0 else math.nan

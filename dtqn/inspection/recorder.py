@@ -173,7 +173,7 @@ def outcomes(
     Args:
         env: fresh environments; they are closed afterwards.
         intervene: changes the network's state before each timestep.
-        random_actions: takes some actions at random; None: all are those of largest Q.
+        random_actions: takes some actions at random; None: each action has the largest Q.
         show_other: let the network see what another secret would show, in the task as it is.
         keep: is given all that is seen and done, and what another secret would show.
         look: is told the environments at each decision of their episodes, and at their ends.
@@ -235,7 +235,7 @@ def _bytes(step: _Step) -> int:
 
 
 def _other(env: Any, env_ids: list[int], observation: Observation) -> Observation | None:
-    """The observation [N, 1, ...], with that of another secret in these environments."""
+    """The observation [N, 1, ...], as another secret would show it in these environments."""
     observe = getattr(env, "observe_other", None)
     shown = None if observe is None else observe(env_ids)
     if shown is None:

@@ -1,4 +1,4 @@
-"""A run's score with its memory disturbed and beside that of runs without memory, and the two verdicts."""
+"""A run's score with its memory disturbed, the scores of runs without memory, and the two verdicts."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def needs_memory(
 
 
 def _beside_random(agent: Figure, random: Figure) -> str:
-    """Why an agent whose interval does not lie above that of random actions tells nothing.
+    """Why an agent tells nothing if its interval does not lie above random actions' interval.
 
-    Of few episodes a perfect score has a wide interval too, which says nothing against the agent.
+    With few episodes even a perfect score has a wide interval, which says nothing against the agent.
     """
     if agent.value <= random.value:
         return "the agent is not better than random actions"
@@ -109,7 +109,7 @@ Rivals = Mapping[str, TrainedRun]
 
 
 def subject(directory: RunDir, asked: Asked) -> tuple[TrainedRun, Rivals]:
-    """The run in a directory, and those that are asked for beside it.
+    """The run in a directory, and the runs to compare it with.
 
     Raises:
         ConfigError: a directory holds no run or no such weights, or a run is not to be compared with.

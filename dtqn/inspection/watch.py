@@ -62,7 +62,7 @@ def shrunk(picture: np.ndarray, columns: int, lines: int) -> np.ndarray:
 
 
 def panel(shown: Shown, t: int, most: int = 60) -> list[str]:
-    """The text beside the picture of step t: the decision there; at t = T, the outcome."""
+    """The text next to the picture of step t: the decision there; at t = T, the outcome."""
     length, reward = shown.episode.length, shown.episode.reward
     lines = [f"episode {shown.number}   step {t} of {length}   return {reward[:t].sum():.3f}", ""]
     if t == length:
@@ -239,7 +239,7 @@ def frames(shown: Shown) -> list[np.ndarray]:
 def _frame(
     picture: Image.Image, text: Sequence[str], room: tuple[int, int], font: ImageFont.FreeTypeFont
 ) -> np.ndarray:
-    """A picture with its text beside it, for which there is `room`, (width, height) in pixels."""
+    """A picture with its text next to it; the text has `room`, (width, height) in pixels."""
     size = (picture.width + room[0] + 3 * _EDGE, max(picture.height, room[1]) + 2 * _EDGE)
     image = Image.new("RGB", size, "white")
     image.paste(picture, (_EDGE, _EDGE))

@@ -1,8 +1,8 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), with its moments and its count of steps.
 
 RAdam (Liu et al. 2020, arXiv 1908.03265, algorithm 2) is Adam with other step sizes. The first few gradients
-do not tell their variance, so the first steps are those of momentum alone. Later ones are multiplied by r_t,
-which rises to 1.
+do not show their variance, so the first steps use momentum alone. Later ones are multiplied by r_t, which
+rises to 1.
 
 With weight decay it is AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2): before its step a
 matrix is multiplied by 1 - lambda times the step size. Biases, norms' gains and frozen matrices are not.
@@ -41,10 +41,10 @@ def rectification(step: int) -> float | None:
 
 
 class Flat:
-    """The parameters of a network side by side in few tensors, of which they become views.
+    """A network's parameters, joined in a few tensors. The parameters become views of these.
 
     On a CPU an operator on a bias of 64 numbers takes as long as one on thousands, and a network has dozens
-    of parameters. On other devices torch's own lists of tensors do as much, and some kernels want their
+    of parameters. On other devices torch's own lists of tensors gain as much, and some kernels need the
     parameters where they are.
     """
 
@@ -107,7 +107,7 @@ class Adam:
     ) -> None:
         """
         Args:
-            names: those of the parameters, under which the moments are saved.
+            names: the parameters' names, under which the moments are saved.
             epsilon: the constant in the denominator.
             rectified: RAdam.
             weight_decay: lambda.

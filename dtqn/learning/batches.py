@@ -83,12 +83,12 @@ def same_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memor
 
 
 def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
-    """Timesteps are bootstrapped from in passes of their own, which do not have the sequence's first one.
+    """Bootstrap values come from passes of their own, which leave out the sequence's first timestep.
 
-    The first is never bootstrapped from, but its values say which policy took the sequence's first step (the
-    bonus of Munchausen) and how large values are (Watkins' tolerance). The online network's are those of the
-    first pass. A target network has no such pass: the values of the second stand in their place, and settings
-    that would read them are refused (`LearnerConfig.misfits`).
+    No step bootstraps from the first timestep, but its values say which policy took the first step (the bonus
+    of Munchausen) and how large values are (Watkins' tolerance). The online network's values there come from
+    the first pass. A target network has no such pass: the second timestep's values take their place, and
+    settings that would read them are refused (`LearnerConfig.misfits`).
     """
     # The last timestep has no TD error, and nothing else needs its value in this pass.
     learned = batch._replace(learn_timesteps=batch.learn_timesteps - 1)
@@ -180,20 +180,20 @@ class MemoryBlock(NamedTuple):
         burned = torch.arange(batch.burn_in.first.shape[1], device=device)
         learned = torch.arange(batch.learn.first.shape[1], device=device).expand(size, -1)
         burn_in_timesteps = batch.burn_in_timesteps[:, None]
-        # Burn-in lies before the start: its offsets are negative, and those of its padding are not read.
+        # Burn-in lies before the start: its offsets are negative, and its padding's are not read.
         offset = torch.cat([burned - burn_in_timesteps, learned], dim=1)
         real = torch.cat([burned < burn_in_timesteps, learned < batch.learn_timesteps[:, None]], dim=1)
         return cls(real, offset, memory)
 
     def fresh(self, members: Tensor) -> FreshMemory:
-        """That of real timesteps, of the sequences that are `members` [B] of the whole batch."""
+        """The memory of real timesteps; the block's sequences are `members` [B] of the whole batch."""
         sequence, column = self.real.nonzero().unbind(1)
         memory = {name: values[sequence, column] for name, values in self.memory.items()}
         return FreshMemory(members[sequence], self.offset[sequence, column], memory)
 
 
 def join_memory(blocks: list[MemoryBlock | None], members: list[Tensor]) -> FreshMemory | None:
-    """That of all parts as one, by places in the whole batch."""
+    """The fresh memory of all parts as one, by places in the whole batch."""
     pairs = zip(blocks, members, strict=True)
     placed = [block.fresh(of_part) for block, of_part in pairs if block is not None]
     if not placed:

@@ -53,7 +53,7 @@ class Update(NamedTuple):
     """[B], or None where the update was skipped."""
     metrics: dict[str, float]
     memory: FreshMemory | None = None
-    """That of burn-in and learned segment, by the parameters before the update; where it is wanted."""
+    """Memory of burn-in and learned segment, by the parameters before the update; None unless wanted."""
 
 
 class Part(NamedTuple):
@@ -63,7 +63,7 @@ class Part(NamedTuple):
     sums: dict[str, Tensor]
     """Numbers that add up over the parts of a batch."""
     largest: dict[str, Tensor]
-    """Numbers of which the largest one is the batch's."""
+    """Numbers whose largest over the parts is the batch's."""
     priorities: Tensor
     memory: MemoryBlock | None
 
@@ -236,7 +236,7 @@ class Learner:
         return _Step(numbers, members, [part.priorities for part in parts], [part.memory for part in parts])
 
     def _learned_parts(self, batches: list[Sequences], num_learned: Tensor) -> list[Part]:
-        """The results of the parts of a batch, the second one's from the process beside the run."""
+        """The results of a batch's parts. A second process, if there is one, computes the second part."""
         if self.beside is None or len(batches) == 1:
             return [self._gradient(part, num_learned) for part in batches]
         first, second = batches
@@ -260,7 +260,7 @@ class Learner:
         return {"auxiliary_loss": loss.detach()}
 
     def _generator(self, device: torch.device) -> torch.Generator:
-        """The draws of this update, whatever ran before or runs beside it."""
+        """This update's random draws, the same whatever ran before it or runs meanwhile."""
         key = self.learner_steps + self.skipped_updates, _AUXILIARY
         seed = np.random.SeedSequence(self._seed, spawn_key=key).generate_state(1, np.uint64)
         return torch.Generator(device).manual_seed(int(seed[0]))
@@ -293,9 +293,9 @@ class Learner:
         return Part(gradients, sums, high, priorities, fresh)
 
     def _gradient_of(self, loss: Tensor, network: QNetwork) -> list[Tensor]:
-        """By the parameters of the online network or of its rounded copy, joined as the former are.
+        """The gradient by the online network's parameters, or its rounded copy's, joined as the former are.
 
-        Those of a user's own that are frozen have 0, by which Adam's steps leave them as they are.
+        A user's frozen parameters get 0, so Adam's steps leave them as they are.
         """
         parameters = list(network.parameters())
         learning = [parameter for parameter in parameters if parameter.requires_grad]
@@ -389,7 +389,7 @@ class Rounded:
     """A copy of a network with encoder and core in bfloat16, for the passes of an update.
 
     Mixed precision (Micikevicius et al. 2018, arXiv 1710.03740) with the type of Kalamkar et al. 2019 (arXiv
-    1905.12322), whose range is that of float32, so that no loss has to be scaled. The head, losses, sums of
+    1905.12322), which has the range of float32, so no loss has to be scaled. The head, losses, sums of
     gradients, Adam and the target network's average stay in float32: what Q-values are made of is rounded,
     Q-values are not.
     """

@@ -73,13 +73,13 @@ def project_lambda(
 
         m_t = project(y_t; (1 - c_{t+1}) p_{t+1} + c_{t+1} m_{t+1}),  c_e = 0
 
-    The expected value of m_t is the target of Q(lambda) where no y is outside of the atoms' range: a mixture
-    of the returns' distributions, where an average of their atoms would have too little spread.
+    If no y is outside the atoms' range, m_t's expected value is the target of Q(lambda). m_t is a mixture
+    of the returns' distributions; an average of their atoms would have too little spread.
 
     Args:
         values: [B, R - 1, Z] y_t, the atoms moved by one step.
         probabilities: [B, R, Z] p_t on the atoms [Z], of step t as a bootstrap.
-        continuation: [B, R] c_t; that of step e and of padding is not read.
+        continuation: [B, R] c_t; not read at step e and in padding.
         learn_timesteps: [B] real timesteps.
     Returns: m [B, R - 1, Z]; steps at and after e hold arbitrary numbers: mask them.
     """

@@ -63,8 +63,8 @@ class Objective:
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each.
 
-        They leave out the policy of Munchausen's target, which needs all actions. `novel_share` [B] is that
-        of `Sequences`.
+        They leave out the policy of Munchausen's target, which needs all actions. `novel_share` [B] is the
+        field of `Sequences`.
         """
         reward = self._reward(told["reward"], told["novel"], novel_share)
         q_max, q_taken = told["q_max"], told["q_taken"]
@@ -72,9 +72,9 @@ class Objective:
         return self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
 
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
-        """The learner's own, [B, R]: the task's by its scale, and more where `novel` than elsewhere.
+        """The learner's reward, [B, R]: the task's, scaled, and more where `novel` than elsewhere.
 
-        What it adds, if it is centred, is 0 on average over steps of which `share` [B] is novel.
+        If the addition is centred, it is 0 on average over steps whose share of novel ones is `share` [B].
         """
         scaled, config = reward * self.config.scale, self.config
         if novel is None or not config.reads_novelty:

@@ -37,7 +37,7 @@ class Padded:
     def __call__(self, batch: Sequences, learning_rate: float) -> tuple[Sequences, Tensor]:
         """The batch [B, W, ...], [B, P, ...], [B, R, ...], and the learning rate on the device.
 
-        B is that of the first batch.
+        B is the first batch's size.
         """
         if self._held is None:
             self._held = self._room(batch), torch.empty((), device=batch.learn_timesteps.device)

@@ -32,7 +32,7 @@ class StepErrors(NamedTuple):
     loss: Tensor
     """0 outside of the mask."""
     traces: returns.Traces | None = None
-    """Those of Q(lambda)."""
+    """How far Q(lambda) looks ahead; None for other returns."""
     recall: Tensor | None = None
     """The loss of recall, where the head has one; 0 outside of the mask."""
 

@@ -52,7 +52,7 @@ SIGNED_HYPERBOLIC = ValueTransform(signed_hyperbolic, signed_parabolic)
 
 
 def value_transform(value_rescaling: bool) -> ValueTransform:
-    """That of a learner with this setting."""
+    """The transform of a learner with this setting."""
     return SIGNED_HYPERBOLIC if value_rescaling else IDENTITY
 
 
@@ -160,10 +160,10 @@ def near_greedy(q_max: Tensor, q_taken: Tensor, learn_timesteps: Tensor, toleran
         max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real steps
 
     MEME's soft trace (Kapturowski et al. 2023, arXiv 2209.07550, section 3) has |Q(s_t)| in place of the
-    sequence's largest: where a value is near 0, that allows nothing.
+    sequence's largest. That allows nothing where a value is near 0.
 
     Args:
-        q_max, q_taken: [B, R], those of padding may be anything.
+        q_max, q_taken: [B, R]; padding may hold anything.
         tolerance: kappa.
     """
     real = length_mask(learn_timesteps, q_max.shape[1])
@@ -192,10 +192,10 @@ def traces(
     """The sums over a part of a batch; the length of step t is L_t = 1 + c_{t+1} L_{t+1}, c_e = 0.
 
     Args:
-        continuation: [B, R] c_t; that of step e and of padding is not read.
+        continuation: [B, R] c_t; not read at step e and in padding.
         learn_timesteps: [B] real timesteps.
         mask: [B, R - 1] bool, the learned steps.
-        acted_greedily: [B, R] bool; None: unknown, none is.
+        acted_greedily: [B, R] bool; None: unknown, counted as False.
     """
     inside = length_mask(learn_timesteps - 1, continuation.shape[1])
     inside[:, 0] = False  # no return goes on there
@@ -221,14 +221,14 @@ def lambda_targets(
         y_t = h(G_t),  G_t = r_{t+1} + gamma discount_{t+1} ((1 - c_{t+1}) h^-1(v_{t+1}) + c_{t+1} G_{t+1}),
         c_e = 0
 
-    With c = lambda it is Peng's (Peng and Williams 1996; Kozuno et al. 2021, arXiv 2103.00107), with
-    c_t = lambda where a_t is greedy (or nearly: `near_greedy`) and 0 elsewhere Watkins' (Watkins 1989).
+    c = lambda gives Peng's (Peng and Williams 1996; Kozuno et al. 2021, arXiv 2103.00107). c_t = lambda where
+    a_t is greedy, or nearly so (`near_greedy`), and 0 elsewhere gives Watkins' (Watkins 1989).
 
     Args:
         reward: [B, R] r_t, already scaled.
         discount: [B, R] 0 at the timestep that terminates, which is e, else 1.
         bootstrap_value: [B, R] v_t, in the transformed space.
-        continuation: [B, R] c_t; that of step e and of padding is not read.
+        continuation: [B, R] c_t; not read at step e and in padding.
         learn_timesteps: [B] real timesteps.
     Returns: y [B, R - 1]; steps at and after e hold arbitrary finite numbers: mask them.
     """
@@ -256,7 +256,7 @@ def _backwards(added: Tensor, kept: Tensor) -> Tensor:
 
 
 class Steps(NamedTuple):
-    """What a return is made of, beside bootstrap values."""
+    """What a return is made of, apart from bootstrap values."""
 
     reward: Tensor
     """[B, R], scaled"""
@@ -285,7 +285,7 @@ class Return(ABC):
 
     @abstractmethod
     def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:
-        """Bootstrap distributions [B, R, Z] on atoms [Z] -> those of the targets [B, R - 1, Z]."""
+        """Bootstrap distributions [B, R, Z] on atoms [Z] -> the targets' [B, R - 1, Z]."""
 
     def traces(self, mask: Tensor) -> Traces | None:
         """How far it looks ahead from the learned steps, `mask` [B, R - 1]; None: as far from each."""
@@ -316,7 +316,7 @@ class Peng(Return):
         self._c = self.continuation()
 
     def continuation(self) -> Tensor:
-        """c_t [B, R], where it goes on; that of step e and of padding may be anything."""
+        """c_t [B, R], the share that goes on; anything at step e and in padding."""
         return torch.full_like(self.steps.q_max, cast(choices.Peng, self.config.returns).q_lambda)
 
     def targets(self, values: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ d features of a head, D = H d, J keys.
 A query sees the keys at distances 0..M and no others, whatever the split of a sequence into calls. So one
 call of T = 40 and forty calls of T = 1 are the same function.
 
-Scores are kept by distance, E = min(M, m + T - 1) + 1 of them a query from the farthest to 0, as the keys
-beyond would be masked. Inside, heads come before the batch: so projections make their blocks without a copy.
+Scores are kept by distance: a query has E = min(M, m + T - 1) + 1 of them, from the farthest to 0, as keys
+beyond would be masked. Inside, heads come before the batch, so projections make their blocks without a copy.
 
-Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and `Slots` of compressed memory
-are seen beside the keys.
+Two options: an `AdaptiveSpan` weighs each head's keys by their distance, and queries also see `Slots` of
+compressed memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sinusoid(length: int, width: int, first: int = 0) -> Tensor:
 
 
 class _Slide(torch.autograd.Function):
-    """`_distances` or `_keys`, each of which is the adjoint of the other.
+    """`_distances` or `_keys`; each is the adjoint of the other.
 
     Autograd's own backward of such views fills and copies whole arrays of zeros.
     """
@@ -80,7 +80,7 @@ def _keys(by_distance: Tensor) -> Tensor:
 class _Projections(torch.autograd.Function):
     """Inputs [B, J, D] to queries s (x W_Q + b) [H, B, T, d] of the last T, keys and values [2, H, B, J, d].
 
-    The gradients of the inputs add up in place. Autograd pads that of the last T with zeros and adds arrays.
+    The gradients of the inputs add up in place. Autograd pads the last T's with zeros and adds whole arrays.
     """
 
     @staticmethod
@@ -214,7 +214,7 @@ class AdaptiveSpan(nn.Module):
     def log_mask(self, reach: int) -> Tensor:
         """[H, 1, reach] the logarithms of the masks at distances reach - 1..0.
 
-        In float32 at least, also beside a core in bfloat16, which has no odd numbers above 256.
+        In float32 at least, even if the core is in bfloat16, which has no odd numbers above 256.
         """
         share = self.share.to(torch.promote_types(self.share.dtype, torch.float32))
         # Clamped on the way forwards, straight through on the way back.
@@ -306,7 +306,7 @@ class RelativeAttention(nn.Module):
     def packed(self, inputs: Tensor, positions: Tensor, mask: Tensor | None, layout: Layout) -> Tensor:
         """Attention of the last n of N packed timesteps, normalised: [N, D] -> [n, D]. No adaptive span.
 
-        `positions` and `mask` are those of `forward`.
+        `positions` and `mask` are as in `forward`.
         """
         relative = self.relative(positions)
         mixed = _Packed.apply(inputs, relative, mask, self.qkv.weight, self.u, self.v, layout)

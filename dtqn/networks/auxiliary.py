@@ -1,7 +1,7 @@
-"""Auxiliary losses, which the learner adds to that of the TD errors: (network, batch, generator) -> scalar.
+"""Auxiliary losses, which the learner adds to the TD errors' loss: (network, batch, generator) -> scalar.
 
-The learner adds one, times `learner.auxiliary_weight`, for the online network on the whole batch, so that its
-value does not depend on how the batch is cut into parts. The generator is the update's own.
+The learner computes one with the online network on the whole batch, so its value does not depend on how the
+batch is cut into parts. It adds `learner.auxiliary_weight` times that. The generator is the update's own.
 
 Legend: B sequences, R timesteps of the learned segment, D width.
 """
@@ -73,7 +73,7 @@ class ContrastiveLoss(nn.Module):
         return self.of_features(network, network.encoder(batch.learn), real, real & (draws < MASK_SHARE))
 
     def of_features(self, network: RecurrentQNetwork, y: Tensor, real: Tensor, masked: Tensor) -> Tensor:
-        """The loss of features y [B, R, D], of which `real` [B, R] are no padding and `masked` are hidden."""
+        """The loss of features y [B, R, D]; `real` [B, R] is False in padding, `masked` True where hidden."""
         hidden = (masked | ~real)[..., None]
         x = cast(CoBERL, network.core).transformer.both_ways(y.masked_fill(hidden, 0.0), real)
         y = y.masked_fill(~real[..., None], 0.0)

@@ -1,6 +1,6 @@
 """A Q-network from its settings.
 
-The file of a core is imported where it is asked for, so that a run reads that of its own core alone.
+A core's file is imported when that core is asked for, so a run reads its own core's file alone.
 """
 
 from __future__ import annotations

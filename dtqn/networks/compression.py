@@ -2,11 +2,11 @@
 
 Rae et al. 2019, arXiv 1911.05507. A block is c steps of an episode, from a multiple of c on, and its slot is
 a linear map of the block's layer inputs (section 3.2: a convolution of width and stride c). The slot stands
-at its block's first step. With C slots a query at step t sees those of the last C blocks that begin more
-than M steps before it, beside the steps t-M..t themselves.
+at its block's first step. With C slots a query at step t sees the steps t-M..t themselves, and the slots of
+the last C blocks that begin more than M steps before it.
 
-The blocks that a query sees are a function of t alone, whatever the split of an episode into calls, and all
-of them lie within the last M + C c steps: a state is made from the memory of so many.
+The blocks that a query sees depend on t alone, however an episode is split into calls. All of them lie within
+the last M + C c steps, so a state is made from the memory of that many steps.
 
 Legend: B batch, T steps of the call, m steps of memory in a state, M memory length, C slots, c steps of a
 block, K blocks that some query of the call may see, H heads, d features of a head, D width.

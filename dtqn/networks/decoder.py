@@ -97,7 +97,7 @@ class TransformerDecoder(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Xavier normal weights, each projection by itself, and zero biases."""
+        """Xavier normal weights, drawn for each projection separately, and zero biases."""
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 for weight in module.weight.chunk(3 if name.endswith("qkv") else 1):

@@ -85,7 +85,7 @@ class _Unit(torch.autograd.Function):
 class GatedDeltaNetLayer(nn.Module):
     """x' = x + GatedDeltaNet(LayerNorm(x)), output = x' + MLP(LayerNorm(x')), as in minGRU's block.
 
-    Initial values are torch's, but for those of alpha: the paper's or, where `longest` is given, chrono
+    Initial values are torch's, except for alpha. Its values are the paper's or, if `longest` is given, chrono
     initialisation's (`dtqn.networks.rnn`), with a = 0 and so alpha = sigmoid(-b) before x is read.
     """
 
@@ -182,7 +182,7 @@ def delta_rule(
 class _Chunks(torch.autograd.Function):
     """The module's equations and their derivatives, in fewer passes over its arrays than autograd's own.
 
-    With dx the gradient of x; that of a is made of the rows and columns of that of log G = a_t - a_i:
+    dx is the gradient of x. As log G = a_t - a_i, the rows and columns of d(log G) enter da:
 
         du = A^T do + (e * k) dS'          dw = (I + L)^-T du
         dA = do u^T                        dL = -dw u^T below the diagonal

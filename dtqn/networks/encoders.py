@@ -5,7 +5,7 @@
     Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
       any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding
-      alike in all cells               that its cells share, and the convolutional network reads these
+      the same in all cells            that its cells share, and the convolutional network reads these
     Dict                             an encoder a key, side by side (`DictEncoder`)
 
 All features are concatenated and mapped to the width of the core.

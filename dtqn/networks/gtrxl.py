@@ -124,7 +124,7 @@ class GTrXLLayer(TransformerLayer):
 
             mean over queries t that see a block of |attn(h_t, steps) - attn(h_t, f(steps))|^2 / D
 
-        Attention is by content alone; its only gradient is that of the compressor f.
+        Attention is by content alone; only the compressor f gets a gradient.
 
         Args:
             inputs: [B, m + T, D] of the layer.

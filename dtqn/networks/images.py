@@ -84,7 +84,7 @@ def _features(network: nn.Module, channels: int, height: int, width: int) -> int
 
 
 def on_distinct(network: Callable[[Tensor], Tensor], pictures: Tensor) -> Tensor:
-    """Features [n, F] of pictures [n, ...] of integers by a network that acts on each one by itself."""
+    """Features [n, F] of pictures [n, ...] of integers by a network that reads each one separately."""
     if len(pictures) < _LEAST_COUNT or not follow_data(pictures):
         return network(pictures)
     data = np.ascontiguousarray(pictures.numpy()).reshape(len(pictures), -1)

@@ -23,7 +23,7 @@ _MOVED = {
     "Trace": "StoredMemory", "TraceSpec": "MemorySpec",
     "state_from_trace": "state_from_memory", "trace_spec": "memory_spec",
 }  # fmt: skip
-"""Names of the contract's first version, and those of today."""
+"""Names in the contract's first version -> today's names."""
 
 
 def core(config: NetworkConfig) -> Core:

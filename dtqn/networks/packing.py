@@ -1,15 +1,15 @@
 """The real timesteps of a batch, packed: side by side, without the padding of their blocks.
 
-A third of a batch is padding, and more where stored memory is short. Whatever acts on each timestep by
-itself (encoder, projections, gates, feed-forward parts, head) runs on packed timesteps [n, D]. Attention
+A third of a batch is padding, and more where stored memory is short. Parts that read each timestep
+separately (encoder, projections, gates, feed-forward parts, head) run on packed timesteps [n, D]. Attention
 alone needs blocks, and a `Layout` says how they are filled.
 
 A block's packed timesteps are filled up to a multiple of `MULTIPLE`, so that products come in few shapes: in
-bfloat16 torch prepares each shape for a millisecond. Those that fill it up repeat its first one. Nothing
-reads what becomes of them: they lie in no block, and no gradient reaches them.
+bfloat16 torch takes a millisecond to prepare each shape. The added timesteps repeat the block's first one.
+Nothing reads their results: they lie in no block, and no gradient reaches them.
 
-Legend: B sequences, N packed timesteps of a call, n those of them that are queries, T query places and J key
-places of a sequence.
+Legend: B sequences, N packed timesteps of a call, n of them queries, T query places and J key places of a
+sequence.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Packing:
 
     @cached_property
     def memory(self) -> PackedTimesteps:
-        """Those of stored memory."""
+        """The timesteps of stored memory."""
         valid = self._batch.memory_valid
         return _packed(valid, -valid.shape[1] - self._batch.burn_in_timesteps)
 
@@ -131,7 +131,7 @@ def _sequence(packed: StepInputs) -> StepInputs:
 
 
 def _packed(real: Tensor, first_position: Tensor) -> PackedTimesteps:
-    """Those of a block that are `real` [B, steps]; column 0 is at `first_position` [B]."""
+    """A block's timesteps that are `real` [B, steps]; column 0 is at `first_position` [B]."""
     sequence, column = real.nonzero().unbind(1)
     count = len(sequence)
     place = sequence * real.shape[1] + column
@@ -158,7 +158,7 @@ class Places(NamedTuple):
     place: Tensor
     """[n * P] where each part of each timestep lies."""
     part: Tensor
-    """[P * (B * S + 1)] which part of which timestep is at each place."""
+    """[P * (B * S + 1)] the number, among all timesteps' parts, of the one at each place."""
 
     def fill(self, packed: Tensor) -> Tensor:
         """[n, P d] -> [P, B * S + 1, d]"""

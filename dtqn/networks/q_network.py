@@ -29,14 +29,14 @@ CONTRACT_VERSION = 2
 AuxiliaryLoss: TypeAlias = Callable[[Any, Sequences, torch.Generator], Tensor]
 """(the network that has it, a batch, a generator for its draws) -> a scalar that the learner may add.
 
-A loss with parameters is a module, and they are trained with those of the network."""
+A loss with parameters is a module; they are trained with the network's own."""
 
 
 class Encoder(Protocol):
     """A module from raw step inputs to features; `dtqn.testing.check_encoder` holds it to this."""
 
     def __call__(self, inputs: StepInputs, /) -> Tensor:
-        """Inputs [B, T, ...] -> features [B, T, D], those of a step from its own inputs alone.
+        """Inputs [B, T, ...] -> features [B, T, D]; a step's features depend on its own inputs alone.
 
         An encoder for a core that attends to a step's P parts gives features [B, T, P, D].
         """
@@ -84,7 +84,7 @@ class PackedCore(Core, Protocol):
         Args:
             burned: [P, D] features of the burn-in, which no gradient enters.
             memory: [m, ...] stored memory, in the shape of `memory_spec`.
-            packing: which timesteps of which sequence these are.
+            packing: where these timesteps lie in the batch.
             want_memory: give stored memory [P + n, ...], without gradient, else None.
         """
 

@@ -36,10 +36,10 @@ class Codes(NamedTuple):
 
 
 def codes(space: gymnasium.Space) -> Codes | None:
-    """Those of Discrete, MultiDiscrete and MultiBinary, else None.
+    """The codes of a Discrete, MultiDiscrete or MultiBinary; None for any other space.
 
-    Components that take the same values share them, as the cells of a view do, and so do the cells of a
-    picture channel by channel. Each other component has values of its own.
+    Components that take the same values share them, as the cells of a view do. The cells of a picture share
+    them channel by channel. Every other component has values of its own.
     """
     match space:
         case gymnasium.spaces.Discrete():
@@ -62,10 +62,10 @@ MOST_CASES = 16
 
 
 def cases(parts: Mapping[str, gymnasium.Space]) -> dict[str, int]:
-    """The Discrete parts beside which the others' values count apart, and how many values each of them takes.
+    """The Discrete parts that split the other parts' values into cases, and how many values each one takes.
 
-    They say how the agent stands, as MiniGrid's direction does: an object that it saw when it looked back is
-    another one than the same object ahead. None where these are all parts, or make more than `MOST_CASES`.
+    They say how the agent stands, as MiniGrid's direction does: an object that it saw when it looked back
+    counts apart from the same object ahead. Empty if these are all parts, or make more than `MOST_CASES`.
     """
     found = {key: int(part.n) for key, part in parts.items() if isinstance(part, gymnasium.spaces.Discrete)}
     return found if len(found) < len(parts) and math.prod(found.values()) <= MOST_CASES else {}
@@ -96,7 +96,7 @@ class Shown(nn.Module):
             self.count += held.size * (math.prod(self._cases.values()) if key in self._apart else 1)
 
     def forward(self, observation: Observation, real: Tensor) -> Tensor:
-        """[B, T, ...], of which those at `real` [B, T] are no padding -> [B, T, V] bool, False in padding."""
+        """Observations [B, T, ...] -> [B, T, V] bool, False in padding, where `real` [B, T] is False."""
         shown = torch.zeros((*real.shape, self.count), dtype=torch.bool, device=real.device)
         parts = observation if isinstance(observation, dict) else {"": observation}
         numbers: dict[str, Tensor] = {}
@@ -118,7 +118,7 @@ class Recall(nn.Module):
     """A linear layer from the core's output to the values shown so far, and its loss."""
 
     def __init__(self, *, observation_space: gymnasium.Space, width: int, weight: float) -> None:
-        """`weight`: of this loss beside that of the TD errors."""
+        """`weight`: of this loss relative to the TD errors' loss."""
         super().__init__()
         self.weight = weight
         self.shown = Shown(observation_space)

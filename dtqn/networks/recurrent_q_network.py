@@ -107,7 +107,7 @@ class RecurrentQNetwork(QNetwork):
     def starting_state(self, batch: Sequences) -> tuple[State, StoredMemory | None]:
         """The state at the sequence's start, and what its burn-in, if any, leaves for replay, [B, P, ...].
 
-        The state is that of the stored memory, freshened by the burn-in, without gradient.
+        The state comes from the stored memory, freshened by the burn-in, without gradient.
         """
         with torch.no_grad():
             valid = batch.memory_valid
@@ -139,7 +139,7 @@ class RecurrentQNetwork(QNetwork):
         return self.core.state_from_memory(tree, valid, episode_step)
 
     def memory_spec(self) -> dict[str, MemorySpec]:
-        """The fields of stored memory, by their paths in that of the core."""
+        """The fields of stored memory, by their paths in the core's `memory_spec`."""
         return leaves(self.core.memory_spec())
 
     def cache(self, state: State) -> State:

@@ -5,12 +5,12 @@ Both are torch's own, with its parameters and initial values: uniform within 1/s
 deep stack does not learn.
 
 Torch's initial gates forget half of the state at each step. Chrono initialisation (Tallec and Ollivier 2018,
-arXiv 1804.11188, section 2) draws the bias of the gate that keeps as log(U(1, T_max - 1)) and that of the
-gate that writes as its opposite, so that at the start features forget over 1 to T_max steps, here `longest`.
+arXiv 1804.11188, section 2) draws the keeping gate's bias as log(U(1, T_max - 1)) and gives the writing gate
+the opposite bias, so that at the start features forget over 1 to T_max steps, here `longest`.
 
 Orthogonal initialisation (Saxe et al. 2014, arXiv 1312.6120) keeps the length of what goes from state to
-state: the weights of each gate on the state are an orthogonal matrix. Those on the input are normal with
-variance 1 / D (LeCun et al. 1998), biases are zero. It is what Flax begins with.
+state: the weights of each gate on the state are an orthogonal matrix. Weights on the input are normal
+with variance 1 / D (LeCun et al. 1998), biases are zero. Flax begins with these values.
 
 Legend: B batch, T steps, D width.
 """
@@ -41,7 +41,7 @@ def initialise_(parameters: Sequence[Tensor], longest: int | None, orthogonal: b
 
     Args:
         longest: chrono initialisation's T_max in steps; None: torch's initial values.
-        orthogonal: orthogonal initialisation, of each gate by itself, of all that chrono does not set.
+        orthogonal: orthogonal initialisation of each gate, except for what chrono sets.
     """
     weight_ih, weight_hh, bias_ih, bias_hh = parameters
     width = weight_hh.shape[1]
@@ -56,7 +56,7 @@ def initialise_(parameters: Sequence[Tensor], longest: int | None, orthogonal: b
     keep = chrono_bias(width, longest)
     if len(bias_ih) == 4 * width:  # gates input, forget, cell, output
         bias_ih[: 2 * width], bias_hh[: 2 * width] = torch.cat([-keep, keep]), 0.0
-    else:  # gates reset, update, new, of which the second keeps
+    else:  # gates reset, update, new; the second keeps
         bias_ih[width : 2 * width], bias_hh[width : 2 * width] = keep, 0.0
 
 
@@ -103,7 +103,7 @@ class LSTMLayer(nn.Module):
         """
         width = y.shape[2]
         weight_ih, weight_hh, bias_ih, bias_hh = self.lstm.all_weights[0]
-        used = 3 * width  # rows of the gates input, forget, cell; the last is that of the output
+        used = 3 * width  # rows of the gates input, forget, cell; the output's are the last
         weights, bias = torch.cat([weight_ih, weight_hh], dim=1)[:used], (bias_ih + bias_hh)[:used]
         before = torch.cat([hidden[:, None], y[:, :-1]], dim=1)
         gates = F.linear(torch.cat([x, before], dim=2), weights, bias)

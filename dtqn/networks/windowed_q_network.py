@@ -2,8 +2,8 @@
 
 Esslinger, Platt and Amato 2022, arXiv 2206.01078. The Q-values of a step come from the last K timesteps of
 its episode, the oldest of them at position 0. Positions are absolute, so once the window slides all features
-change, and all of it is run again at each step: keys and values that were kept from the step before would be
-those of another model.
+change, and all of it is run again at each step: keys and values kept from the step before would belong to
+another model.
 
 Nothing is stored with a step. The state is the last K - 1 raw timesteps, which the learner reads from replay.
 
@@ -105,8 +105,8 @@ class WindowedQNetwork(QNetwork):
     def window(self, inputs: StepInputs, at: Tensor | None = None) -> QOutput:
         """Q-values [B, T, A] at every position of windows [B, T, ...] in one pass, T at most K.
 
-        This is the paper's intermediate Q-value prediction. The values are those of the acting function where
-        the window begins an episode, and at the last position where T = K.
+        This is the paper's intermediate Q-value prediction. The values equal the acting function's if the
+        window begins an episode, and at the last position if T = K.
 
         Args:
             at: [B, S] the positions that are wanted, for [B, S, A].

@@ -84,7 +84,7 @@ class LearnerConfig(Group):
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
     auxiliary_weight: float = Field(0.0, ge=0)
-    """Weight of the network's own loss beside that of the TD errors (coberl, spans, compressed memory)."""
+    """Weight of the network's own loss, added to the TD loss (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Gradients are scaled down to this norm."""
     precision: Literal["float32", "bfloat16"] = "float32"

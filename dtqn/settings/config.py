@@ -1,9 +1,9 @@
 """The settings of a run, resolved, and each of them by its dotted name.
 
 Settings are frozen pydantic models in the groups `task network learner replay actor evaluation`. The files
-`agent` and `run` state each one's default, unit and legal range, and `envs.options`
-those of a task. Some of them are choices: `network.core` names one of several things, which have settings of
-their own, such as `network.core.memory_length` (`dtqn.choices`). Each group says which do not go together.
+`agent` and `run` state the default, unit and legal range of each, and `envs.options` does so for a task's.
+Some settings are choices: `network.core` names one of several things, which have settings of their own, such
+as `network.core.memory_length` (`dtqn.choices`). Each group says which settings do not go together.
 `presets` merges presets, files and flags, and turns what is wrong into a `ConfigError` of one line.
 """
 
@@ -98,9 +98,9 @@ def spelled(name: str) -> str:
 
 
 def setting_of(name: str) -> str | None:
-    """The setting that a dotted name is of: `network.core.kwargs` is that of `network.core.kwargs.heads` too.
+    """The setting that a dotted name belongs to: of `network.core.kwargs.heads` it is `network.core.kwargs`.
 
-    None where there is no such setting, and was none under a name of earlier versions.
+    None if no setting has the name, and none had it in earlier versions.
     """
     if name in fields_of() or name in gone.MOVED:
         return name

@@ -60,7 +60,7 @@ GONE = {
 
 
 def hint(name: str) -> str:
-    """The end of a line about a name that is no setting; empty where there never was such a one."""
+    """The end of a line about a name that is no setting; empty if it never was one."""
     gone = GONE.get(name.replace("-", "_"))
     return f"; {gone.what} has gone, and commit {gone.last_commit} is the last with it" if gone else ""
 
@@ -94,7 +94,7 @@ def _batches(value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _within(choice: str, *names: str, **renamed: str) -> dict[str, str | Change]:
-    """Settings of a choice that stood beside it; `renamed`: old -> new."""
+    """Settings of a choice that once stood in its group; `renamed`: old -> new."""
     group, renamed = choice.partition(".")[0], {name: name for name in names} | renamed
     return {f"{group}.{old}": f"{choice}.{new}" for old, new in renamed.items()}
 

@@ -79,7 +79,7 @@ class Member(Group):
         return values.is_own(self.name)
 
     def own_settings(self) -> dict[str, Any]:
-        """Those of its settings that are not its name."""
+        """Its settings other than its name."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "name"}
 
 

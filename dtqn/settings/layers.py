@@ -248,11 +248,11 @@ def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def build(layers: Sequence[Layer]) -> Config:
-    """The layers, merged and validated; the word `horizon` stands for the task's own number.
+    """Merge and validate the layers; the word `horizon` stands for the task's own number.
 
     Raises:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
-        MisfitError: where every setting is right by itself.
+        MisfitError: each setting is right, but they do not go together.
     """
     check_code(layers)
     merged: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from envs.errors import ANY_FAULT as ANY_FAULT
 from envs.errors import meant
 
 _LOADED: dict[str, str] = {}
-"""The files of modules that were loaded here and of those of a user's own that they import, each with the
+"""The files of modules that were loaded here and of the user's own modules that they import, each with the
 setting that named it, `network.core is a:b`."""
 
 
@@ -29,7 +29,7 @@ def found(name: str) -> Any:
 def load(setting: str, value: str) -> Callable[..., Any]:
     """The function or class that `value` names, for the setting of that name.
 
-    A module is looked for where Python looks, and last in the working directory, as those of tasks are.
+    A module is looked for where Python looks, and last in the working directory, like a task's module.
 
     Raises:
         ConfigError: the module cannot be imported, or has no such thing to call.

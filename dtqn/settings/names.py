@@ -55,7 +55,7 @@ def _text(value: object) -> str:
 
 
 def folder_of(name: str) -> str:
-    """A task's or an agent's name as that of a folder; the end of a long one is a digest."""
+    """A task's or an agent's name as a folder's name; the end of a long one is a digest."""
     safe = re.sub(r"[^\w.+=,-]+", "-", name)
     if len(safe) <= _LONGEST:
         return safe

@@ -41,7 +41,7 @@ RANDOM = "random"
 
 
 class Shared(NamedTuple):
-    """A file of settings for all agents, and those of single agents in it, which lie right over them."""
+    """A file of settings for all agents; its settings for single agents lie right over these."""
 
     layer: Layer
     by_agent: dict[str, Layer]
@@ -125,9 +125,9 @@ def resolve(
 
 
 def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
-    """A task as runs have it, whoever plays: of its presets only the options of tasks.
+    """A task as runs have it, for any agent: of its presets only the options of tasks.
 
-    What the presets set for agents is left out: it may not suit a task that can be described all the same.
+    What the presets set for agents is left out: it may not suit a task that can still be described.
 
     Args:
         flags: dotted name -> text, as given on the command line.
@@ -188,7 +188,7 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
 
 
 def _base_of(text: str, base: str, configs: Path) -> tuple[Path, str]:
-    """The file of the agent `base`, a preset's name or a file, and the name that it has by itself."""
+    """The file of the agent `base`, a preset's name or a file, and the name that it has if none is given."""
     known = agents(configs)
     bare = re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)
     if bare and not _is_file(base) and (_is_file(bare[1]) or bare[1] in known):
@@ -211,7 +211,7 @@ def _check_name(name: str, base: str, changes: Sequence[str], is_taken: bool) ->
 
 
 def _is_file(name: str) -> bool:
-    """Whether an agent's name is that of a file of settings."""
+    """Whether an agent's name is the name of a settings file."""
     return name.endswith((".yaml", ".yml"))
 
 

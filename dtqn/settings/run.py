@@ -1,4 +1,4 @@
-"""The settings of a run: its groups, and those of no group."""
+"""The settings of a run: its groups, and the settings outside of groups."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EvaluationConfig(Group):
     episodes: int = Field(500, ge=1)
     """Episodes in a full evaluation."""
     first_episodes: int = Field(50, ge=1)
-    """Those of an evaluation after one that fell short of the best score so far."""
+    """Episodes in an evaluation after one that fell short of the best so far."""
     max_step_share: float = Field(0.5, gt=0)
     """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
     num_envs: int = Field(500, ge=1)
@@ -98,10 +98,10 @@ class Config(Group):
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
-    """CPU cores that learn a batch: with 2 a process beside the run has a part of it, and sums are rounded
-    otherwise; auto: 2 on two free cores."""
+    """CPU cores that learn a batch: with 2, a second process learns a part of it, and rounding differs;
+    auto: 2 on two free cores."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
-    """Who plays evaluations: the run, which waits, or a process beside it; auto: by free cores."""
+    """Who plays evaluations: the run, which waits, or a second process; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """The device of the networks; auto: cuda if there is one."""
     cuda_graphs: Literal["auto", True, False] = "auto"
@@ -127,7 +127,7 @@ class Config(Group):
 
     @property
     def evaluates_beside(self) -> bool:
-        """Whether a process beside the run plays its evaluations. None does where one may end the run."""
+        """Whether another process plays the run's evaluations. None does if an evaluation may end the run."""
         return self.evaluator == "process" and not self.may_end_early
 
     @property
@@ -142,7 +142,7 @@ class Config(Group):
 
     @property
     def num_workers(self) -> int:
-        """Processes beside the run that step environments."""
+        """Worker processes that step environments."""
         return self.actor.pool.num_workers if isinstance(self.actor.pool, Processes) else 0
 
     @property

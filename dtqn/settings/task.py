@@ -41,10 +41,10 @@ def task_of(config: Config) -> envs.TaskSpec:
 
 
 def on_task(config: Config, given: Mapping[str, Any]) -> Config:
-    """A run's settings with another task, or other options of its own, for its trained network.
+    """A run's settings with another task, or with other options of its own task, for its trained network.
 
     Args:
-        given: `env` and options `task.*`, as typed; options that are not given are those of the run.
+        given: `env` and options `task.*`, as typed; options that are not given stay as in the run.
 
     Raises:
         ConfigError: there is no such task, or it shows or takes other things than the run's own.
@@ -57,7 +57,7 @@ def on_task(config: Config, given: Mapping[str, Any]) -> Config:
         own, there = getattr(trained_on, name), getattr(played, name)
         if own != there:
             what = name.replace("_", " ")
-            must = f"it must be that of {config.env}, on which the run was trained: {one_line(str(own), 100)}"
+            must = f"must be as in {config.env}, on which the run was trained: {one_line(str(own), 100)}"
             raise wrong("env", other.env, f"its {what} is {one_line(str(there), 100)}; {must}")
     return other
 

@@ -119,10 +119,10 @@ def _number(value: Any, kinds: set[Any]) -> Any:
 
 
 def mapping(value: Any) -> Any:
-    """A mapping of names, be it written `{length: 20}`, as YAML or JSON; what is no mapping as it is.
+    """A mapping of names, also from text in YAML or JSON, such as `{length: 20}`; anything else unchanged.
 
     Raises:
-        ValueError: the text cannot be read, a key is no name, or a value is not of YAML's.
+        ValueError: the text cannot be read, a key is no name, or YAML has no such value.
     """
     if isinstance(value, str):
         value = yaml_file.parse(value)
@@ -155,7 +155,7 @@ def _holds(origin: type, kinds: Iterable[Any]) -> bool:
 
 
 def _integer(text: str) -> int | str:
-    """The integer that `text` is, be it written `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
+    """The integer that `text` writes as `1000000`, `1_000_000` or `1e6`; otherwise `text` itself."""
     if len(text) > _LONGEST:
         return text
     try:

@@ -32,8 +32,8 @@ LONG_CALL: Final = 128
 STORED_TOLERANCE: Final = 5e-3
 """What float16 memory may change: ten times what float16 rounds a number by.
 
-docs/memory.md promises 1e-3 of Q-values, but features are another scale: those of the suite's cores that
-remember what no norm bounds come to 1.5e-3, in the sizes of `SMALL`."""
+docs/memory.md promises 1e-3 of Q-values, but features have another scale. In the suite's cores that remember
+what no norm bounds, they change by up to 1.5e-3 at the sizes of `SMALL`."""
 _PARTS = 3
 
 
@@ -207,7 +207,7 @@ def _reset(core: _Core) -> None:
     carried = core.output(x, state)
     mixed = core.output(x, reset_states(state, core.initial_state(), first))
     core.same("the outputs of a batch element that was reset and of a fresh one", mixed[first], fresh[first])
-    core.same("the outputs beside an element that was reset and without", mixed[~first], carried[~first])
+    core.same("the outputs of other elements with the reset and without", mixed[~first], carried[~first])
 
 
 def _memory_is_wanted(core: _Core) -> None:
@@ -254,7 +254,7 @@ def _batch_elements(core: _Core) -> None:
     output = core.output(x, state)
     for i in range(core.batch):
         alone = core.output(x[i : i + 1], map_tree(lambda leaf, i=i: leaf[i : i + 1], state))
-        core.same(f"batch element {i} alone and beside others", alone[0], output[i])
+        core.same(f"batch element {i} alone and among others", alone[0], output[i])
 
 
 def _parity(core: _Core) -> None:

@@ -107,7 +107,7 @@ def _batch_elements(encoder: _Encoder) -> None:
     for given in (encoder.inputs, encoder.steps(3, faults.MANY, 2)):
         for i, beside in enumerate(encoder.features(given)):
             alone = encoder.features(map_tree(lambda x, i=i: x[i : i + 1], given))
-            encoder.same(f"batch element {i} alone and beside others", alone[0], beside)
+            encoder.same(f"batch element {i} alone and among others", alone[0], beside)
 
 
 def _first_action(encoder: _Encoder) -> None:

@@ -151,7 +151,7 @@ class Subject:
         return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
 
     def gradient(self, output: Tensor, of: Sequence[Tensor]) -> Sequence[Tensor]:
-        """That of some function of the output; 0 of what it does not depend on."""
+        """The gradient of some function of the output; 0 for what it does not depend on."""
         if not of or not output.requires_grad:
             return [torch.zeros_like(one) for one in of]
         loss = output.sin().sum()

@@ -66,7 +66,7 @@ class ActingWorker:
             actor.sync_weights(self.exchange.parameters[request.parameters], request.version)
         timesteps, episodes = actor.vector_step()
         self.exchange.write(request.place, self.share.env_ids, timesteps, actor.ended, episodes)
-        # The run's env steps are those of all workers: as many as these for each environment.
+        # The run's env steps count all workers': each environment is taken to have as many as these.
         self._taken += int((~timesteps.last).sum())
         actor.env_steps = self._began_at + self._taken * self._num_envs // self.share.num_envs
 

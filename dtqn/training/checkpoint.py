@@ -1,4 +1,4 @@
-"""Checkpoints: a tree of arrays and JSON values, as safetensors beside a JSON skeleton.
+"""Checkpoints: a tree of arrays and JSON values, stored as safetensors and a JSON skeleton.
 
     latest                           the name of the current checkpoint, replaced atomically
     <env_steps>/network.safetensors  the policy's weights, all that evaluation needs
@@ -138,7 +138,7 @@ def current(folder: Path) -> Path:
         if (newer := _pointed(folder)) == name:  # and no training has just replaced it
             there = sorted(path.name for path in _completed(folder))
             right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
-            raise CheckpointError(f"{folder / _POINTER}: names no checkpoint beside it; {right}")
+            raise CheckpointError(f"{folder / _POINTER}: names no checkpoint in its folder; {right}")
         name = newer
     return _opened(folder / name, folder)
 
@@ -176,9 +176,9 @@ def _kind_of(leaf: Any) -> object:
 
 
 def _of_current(folder: Path, file: str = "") -> tuple[Path, dict[str, Any], dict[str, torch.Tensor]]:
-    """The current checkpoint, what its `state.json` holds, and the arrays of a file beside that.
+    """The current checkpoint, the content of its `state.json`, and the arrays of its `file`, if one is named.
 
-    Where another one replaces it meanwhile, all are that one's.
+    If another checkpoint replaces it meanwhile, all three are the new one's.
     """
     path = current(folder)
     while True:
@@ -279,8 +279,8 @@ def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor | Gathered
 def _write_arrays(path: Path, arrays: Mapping[str, torch.Tensor | Gathered]) -> int:
     """Write a file of safetensors and give its checksum; the library would need all arrays in memory at once.
 
-    Arrays are flat, those of the widest type first, so that each lies where its type may; their shapes are in
-    the tree.
+    Arrays are flat and sorted, the widest type first, so that each is aligned for its type. Their shapes are
+    in the tree.
     """
     kinds = {name: _kind(name, array.dtype) for name, array in arrays.items()}
     header: dict[str, Any] = {}
@@ -455,7 +455,7 @@ def _checksum(path: Path) -> int:
 
 
 def _checksum_of(content: Mapping[str, Any]) -> int:
-    """The checksum of all that `state.json` holds beside it."""
+    """The checksum of all that `state.json` holds except the checksum itself."""
     rest = {name: value for name, value in content.items() if name != "checksum"}
     return zlib.crc32(json.dumps(rest).encode())
 

@@ -61,7 +61,7 @@ _SUFFIXES = {
 _CALLS = {"eval": "dtqn.evaluate({!r})", "report": "dtqn.Run({!r})", "--resume": "dtqn.train(resume={!r})"}
 """The commands as calls."""
 EXPORTED_WEIGHTS = "model.safetensors"
-"""In a folder that holds an exported agent, beside `best.safetensors`."""
+"""The last weights in the folder of an exported agent; the best are in `best.safetensors`."""
 
 
 DEMO = Path(__file__).resolve().parents[1] / "demo"
@@ -101,7 +101,7 @@ def deciding_settings(config: Config) -> dict[str, Any]:
 
 
 def lasting_settings(config: Config) -> dict[str, Any]:
-    """All settings but those of `HOW_IT_RUNS`, by dotted name."""
+    """All settings except `HOW_IT_RUNS`, by dotted name."""
     return {name: value for name, value in named(config).items() if name not in HOW_IT_RUNS}
 
 
@@ -135,7 +135,7 @@ def task_identity(config: Config) -> envs.Identity:
 
 
 def run_identity(config: Config) -> envs.Identity:
-    """That of the run's task with a core and an encoder of the user's own; errors as `task_identity`."""
+    """The identity of the run's task and of a user's own core and encoder; errors as `task_identity`."""
     task = task_identity(config)
     names = own_networks(config)
     modules = [name if this_process.holds(name) else name.partition(":")[0] for name in names]
@@ -382,9 +382,9 @@ class RunDir:
         return f"{self.path}: {what} has changed since the run began ({digests})"
 
     def task_warning(self, config: Config) -> str:
-        """One line for whoever uses the run's weights where its task has changed; empty if it has not.
+        """One line for users of the run's weights if its task has changed; empty if it has not.
 
-        It is empty too where the task cannot be made here, of which whoever makes it will tell.
+        It is also empty if the task cannot be made here; code that makes it reports that.
         """
         try:
             run_identity(config)
@@ -394,7 +394,7 @@ class RunDir:
         return f"{change}; the weights are used on the task as it is now" if change else ""
 
     def prepare(self, config: Config) -> None:
-        """Make the directory ready for `--resume`, be there a run with these settings already or none.
+        """Make the directory ready for `--resume`, whether or not it has a run with these settings already.
 
         Raises:
             ConfigError: naming the first setting in which a run that is there differs, or its task where
@@ -469,7 +469,7 @@ class RunDir:
             old = then.get(name, new)
             if old != new and name not in MAY_CHANGE:
                 raise ConfigError(
-                    f"{self.config_file}: {name} is {new}, but the checkpoint beside it was made with {old}"
+                    f"{self.config_file}: {name} is {new}, but the run's checkpoint was made with {old}"
                 )
 
     def _check_same(self, stored: Config, config: Config, but: set[str], remedy: str) -> None:

@@ -312,7 +312,7 @@ class RunsView(_Shown):
         facts, console = [self._facts.get(run.name) or RunFacts(run) for run in self._runs], self._console
         shown = self._fitting(facts, max(console.height - 3, 1))
         broad = console.width >= _BROAD
-        room = max(console.width - (90 if broad else 54), 10)  # beside what else is told
+        room = max(console.width - (90 if broad else 54), 10)  # what the other columns leave
         table = Table.grid(padding=(0, 2))
         is_one_task = len({fact.name.partition(" ")[0] for fact in facts}) == 1
         for fact in shown:
@@ -338,7 +338,7 @@ class RunsView(_Shown):
 
 
 class FilmView(_Shown):
-    """An episode step by step: the picture with what stands beside it, or a line a step."""
+    """An episode step by step: the picture with text to its right, or one line for each step."""
 
     _step: RenderableType = ""
 
@@ -346,11 +346,9 @@ class FilmView(_Shown):
         return self._step
 
     def show(self, picture: np.ndarray | None, beside: Sequence[str], line: str, keep: bool) -> None:
-        """Show a step.
+        """Show a step: its `picture`, uint8 [height, width, 3], and to its right the lines `beside`.
 
         Args:
-            picture: uint8 [height, width, 3].
-            beside: lines that stand beside the picture.
             line: the step in one line.
             keep: whether that line outlasts the next step.
         """

@@ -17,7 +17,7 @@ class Evaluations:
     """The bookkeeping of one run; `keep_best` is the only part that writes."""
 
     def __init__(self, folder: Path, rows: Sequence[Row], last: Row, best: Row) -> None:
-        """Those of earlier stretches; `last`, and `best`, that of the weights in `folder`, may be empty."""
+        """`rows` are of earlier stretches; `last`, and `best` for the weights in `folder`, may be empty."""
         self.last, self.best, self._folder = last, best, folder
         self._seen: dict[str, list[tuple[float, bool]]] = {"success": [], "return": []}
         for row in rows:

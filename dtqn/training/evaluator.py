@@ -1,9 +1,9 @@
-"""The evaluations of a run: asked for when they are due, played by the run or beside it, counted in order.
+"""A run's evaluations: asked for when they are due, played by the run or another process, counted in order.
 
-An evaluation is a function of the settings, of the parameters and of what came before it, all of which are
-fixed when it begins. So it comes out the same wherever and whenever it is played: by the run itself, by a
-process beside it while the run learns on, or again after a resume, as one that is not over is a part of the
-run's state. The next one begins when it has been counted.
+An evaluation depends on the settings, the parameters and what came before it. All of these are fixed when it
+begins, so it comes out the same wherever and whenever it is played: by the run itself, by another process
+while the run learns on, or again after a resume, as an unfinished one is part of the run's state. The next
+one begins when it has been counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dtqn.training.setup import Stream, seed_of
 from dtqn.training.worker import Worker, WorkerError
 
 _SILENT_SECONDS = 300.0
-"""After so long without a step of its episodes a player beside the run counts as hung."""
+"""A player in another process counts as hung after so long without a step of its episodes."""
 _STEPS: dict[str, Form] = {"steps": ((1,), np.dtype(np.int64))}
 """What it counts, in memory that the run reads."""
 
@@ -98,7 +98,7 @@ class Evaluator:
     """Asks a `Player` for one evaluation after the other and counts them."""
 
     def __init__(self, config: Config, network: QNetwork) -> None:
-        """`network` is the run's, of which a copy is kept."""
+        """`network` is the run's; only a copy of it plays."""
         self._learner = config.learner
         self._has_success = setup.task_spec(config).has_success
         self._beside: Worker | None = None
@@ -112,7 +112,7 @@ class Evaluator:
         self._plan = EpisodePlan(config.evaluation, goal)
         self._waiting: deque[Asked] = deque()
         self._begun = False
-        """Whether the process beside the run is at the first of them."""
+        """Whether the other process is playing the first of them."""
         self._number = 0
         self._full_at = -1
         """The learner step of the last evaluation where it was a full one; else -1."""

@@ -1,9 +1,9 @@
-"""A part of every batch that is learned beside the run, in a process with networks of its own.
+"""A second process, with networks of its own, learns a part of every batch.
 
 An update is thousands of small operators, and two threads of one Python wait for each other at each of them.
-Two processes do not. Parameters and gradients lie in memory that both have, and a batch goes through a pipe.
-The part comes out digit for digit as the run itself would compute it. So a run whose process is lost goes on
-alone, only slower.
+Two processes do not. Parameters and gradients lie in shared memory, and a batch goes through a pipe. The part
+comes out digit for digit as the run itself would compute it, so a run that loses the process goes on alone,
+only slower.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def half_of(config: Config, learner: Learner) -> Half | None:
 
 
 def learns_beside(config: Config) -> bool:
-    """Whether a process beside the run learns a part of each batch."""
+    """Whether a second process learns a part of each batch."""
     on_cpu = setup.device_of(config).type == "cpu"
     return config.num_threads > 1 and on_cpu and not objects.kept(config)
 

@@ -71,7 +71,7 @@ def name(device: str = "cpu") -> str:
 
 
 def free_cores() -> int:
-    """Those of `cores` that nothing keeps busy: in a short look on Linux, in the last minute elsewhere."""
+    """How many of `cores` are idle: in a short look on Linux, over the last minute elsewhere."""
     before = _idle_seconds()
     if before is None:
         busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -26,7 +26,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
     machine_has = f" of the machine's {size(available)}" if available else ""
     device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
-    beside = ", evaluations in a process beside it" if config.evaluates_beside else ""
+    beside = ", evaluations in another process" if config.evaluates_beside else ""
     if config.num_workers:
         beside += f", environments stepped by {counted(config.num_workers, 'worker')}"
     name = name_of(config)

@@ -1,15 +1,15 @@
-"""The pool: where a run's environments are stepped, by the run itself or by workers beside it.
+"""The pool steps a run's environments, in the run itself or in workers.
 
-`inline`, the run's own `Actor` steps all environments. With `process` and `ray` each worker has its share of
+With `inline` the run's own `Actor` steps all of them. With `process` and `ray` each worker has its share of
 them and an actor of its own, and works up to `actor.pool.max_lead` vector steps ahead of the learner:
 
     request     the pool names a vector step's place in the exchange, and which parameters to act with
     answer      the worker has put its timesteps there
 
-The request for a vector step is sent when the learner has done all that was due `max_lead` of them before,
-and names the parameters of that moment. So how old parameters are does not depend on the clock: a run with
-workers is the same every time, on any number of cores, and with `max_lead` 0 and one worker it is the inline
-run. Both sides wait: the learner for the timesteps of all environments, the workers for their next request.
+The request for a vector step is sent when the learner has done all that was due `max_lead` of them before.
+It names the parameters of that moment, so their age does not depend on the clock: a run with workers is the
+same every time, on any number of cores. With `max_lead` 0 and one worker it is the inline run. Both sides
+wait: the learner for the timesteps of all environments, the workers for their next request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MOST_LOSSES = 3
 """So many losses of a worker without an episode of its environments in between end the run."""
 _START_SECONDS = 120.0
-"""How long a worker may take to start, beside a step's time."""
+"""How long a worker may take to start, on top of a step's time."""
 Pool: TypeAlias = "Actor | WorkerPool"
 """All environments of a run, wherever they are stepped."""
 Work: TypeAlias = "Worker | RayWorker"
@@ -118,7 +118,7 @@ class WorkerPool:
         self._exchange = Exchange(config, network, schema)
         self.env_steps = self.version = 0
         self._parameters = 0
-        """Where in the exchange those of the last sync of weights lie."""
+        """The place in the exchange of the weights that were synced last."""
         self._write_parameters(list(network.parameters()))
         self._taken = 0
         """Vector steps that the run has had since the pool was made."""
@@ -229,7 +229,7 @@ class WorkerPool:
         if state["workers"] is None:
             for member in self._members:
                 member.work.close()
-                member.incarnation += 1  # for other seeds than those of the run's start
+                member.incarnation += 1  # for other seeds than at the run's start
             self._start_all()
             return False
         for place, step in enumerate(state["ahead"]):
@@ -242,7 +242,7 @@ class WorkerPool:
         return all(exact)
 
     def close(self) -> None:
-        """End what runs beside the run."""
+        """End the workers, and Ray if it is used."""
         started = [member.work for member in self._members if hasattr(member, "work")]
         for work in started:
             work.end()

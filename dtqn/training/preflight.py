@@ -66,7 +66,7 @@ def check(config: Config, here: bool = True) -> None:
 
 
 _LARGE = float(np.finfo(np.float16).max) / 10
-"""Numbers of a trial from which on those of a run, or what a network makes of them, may be too large."""
+"""If a trial has larger numbers, a run's, or what a network makes of them, may be too large."""
 
 
 def _tell_of_large(config: Config, largest: Mapping[str, float]) -> None:
@@ -139,23 +139,23 @@ def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
     plan = plan_bytes(config)
     process = {} if process_bytes is None else {_PROCESS: process_bytes}
     if process and (beside := config.evaluates_beside + learns_beside(config)):  # they have imported the same
-        process["the processes beside it"] = beside * (process_bytes or 0)
+        process["the other processes"] = beside * (process_bytes or 0)
     if process and config.num_workers:
         process["the workers' processes"] = config.num_workers * (process_bytes or 0)
     return plan | process
 
 
 def plan_bytes(config: Config) -> dict[str, int]:
-    """The memory that a run will take, before any of it is taken, on whatever device.
+    """The bytes that a run will take on any device, worked out before it takes them.
 
-    That of replay, of networks, and of what the environments carry while the actor steps them
+    The parts are replay, networks, and what the environments carry while the actor steps them
     (`environments`) and while an evaluation does.
     """
     network = _counted_network(config)
     parameters = sum(p.numel() * p.element_size() for p in network.parameters())
     fields = make_schema(config.on_cpu(), network).fields
     # online, target, the actor's and the evaluator's copies, gradients, Adam's two moments, and what is being
-    # evaluated; with workers, that of each, and those that are on their way to them
+    # evaluated; with workers, the copy of each, and the copies that are on their way to them
     networks = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
     per_env = _STATES * _carried_bytes(network, config.network.core.is_own)
     evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)

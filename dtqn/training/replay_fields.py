@@ -55,7 +55,7 @@ MEMORIES = {
 def named(timesteps: Timesteps[Leaf]) -> dict[str, Leaf]:
     """The parts of `timesteps` under the names that they are stored by.
 
-    Those of a Dict observation are `observation/<key>`, those of the stored memory `trace/<field>`.
+    A Dict observation's parts are `observation/<key>`, the stored memory's `trace/<field>`.
     """
     several = ("observation", "memory")
     single = {name: part for name, part in timesteps._asdict().items() if name not in several}

@@ -1,7 +1,7 @@
 """The factor on rewards that puts returns of every task on one scale: `learner.reward_scale auto`.
 
-It is measured before a run begins, from random actions on seeds that depend on the task alone: all runs of a
-task have the same one, and a run that goes on has that of its checkpoint.
+It is measured before a run begins, from random actions on seeds that depend on the task alone. So all runs
+of a task have the same factor. A resumed run takes the one in its checkpoint.
 
 Legend: T vector steps, N environments.
 """
@@ -18,7 +18,7 @@ ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
 LARGEST = 25.0
 """The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
-spread that they see is far below that of an agent which finds it each time."""
+spread that they see is far smaller than for an agent that finds it each time."""
 
 Array = NDArray[np.float64]
 

@@ -76,7 +76,7 @@ def resume(
     _check_code(config, directory, about.get("task"), accept_changed_code, shown)
     if about and about["finished"] and about["ends_at"] == ends_at(config):
         check_counted(directory.metrics_file, int(about["rows"]))
-        if not accept_changed_code:  # none of which it has run
+        if not accept_changed_code:  # else the run has used none of the changed code
             directory.write_config(config)
         _tell_finished(config, directory, about, shown)
         return 0
@@ -196,7 +196,7 @@ class _Run:
         last = {} if has_changed else dict(about.get("last_evaluation", {}))
         self._evaluations = self._evaluations_so_far(last, best)
         self._held: list[Row] = list(about.get("held", ()))
-        """Rows that wait for an evaluation, their own or that of the first of them: rows are in order."""
+        """Rows that wait for an evaluation, their own or the first row's: rows are written in order."""
         self._speed_mark = (self._seconds, trainer.env_steps, trainer.learner_steps)
 
     def _evaluations_so_far(self, last: Row, best: Row) -> Evaluations:
@@ -440,9 +440,9 @@ class _Run:
         self._callbacks.tell("on_checkpoint")
 
     def _draw(self, finished: bool) -> None:
-        """The learning curve so far; where it cannot be drawn or written, the run goes on without.
+        """Draw the learning curve so far; if it cannot be drawn or written, the run goes on without it.
 
-        That of a finished run shows what random actions reach, in as many episodes as its last evaluation
+        A finished run's curve shows what random actions reach, in as many episodes as its last evaluation
         had. They take at most a second or two in the suite's own tasks, and are not played in others.
         """
         from dtqn.plots import learning_curve  # half a second that a run need not begin with

@@ -74,7 +74,7 @@ def make_env(
 
 
 def random_actions(config: Config, epsilon: float, seed: np.random.SeedSequence) -> RandomActions | None:
-    """Those of evaluations in the run's task; None where all actions are greedy."""
+    """The random actions of evaluations in the run's task; None if all actions are greedy."""
     if epsilon == 0:
         return None
     return RandomActions(epsilon, num_actions(task_spec(config)), np.random.default_rng(seed))

@@ -30,10 +30,10 @@ def evaluate_run(
     epsilon: float | None = None,
     other_task: Mapping[str, Any] | None = None,
 ) -> EvaluationResult:
-    """Episodes of a run's `last` or `best` weights, on seeds of their own.
+    """The result of episodes of a run's `last` or `best` weights, on seeds of their own.
 
     Args:
-        epsilon: the share of random actions; None is that of the run's evaluations.
+        epsilon: the share of random actions; None: as in the run's evaluations.
         other_task: settings of another task to play (`on_task`); None: the run's own.
     """
     config = directory.read_config()

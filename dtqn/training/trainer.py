@@ -35,7 +35,7 @@ SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
 there are environments where these are more."""
 _PARTS = ("novel_share", "learner", "updates", "evaluator")
-"""Those of a trainer's state that keep their own."""
+"""The parts of a trainer that keep a state of their own."""
 
 
 class Trainer:
@@ -111,7 +111,7 @@ class Trainer:
     def finish(self) -> list[dict[str, float | int | None]]:
         """Do all that a run owes at its end, however short: one update, one evaluation, one row of metrics.
 
-        All evaluations are over that `advance` has asked for; that of the end is then asked for.
+        All evaluations that `advance` asked for must be over. The one at the end is asked for here.
         """
         while self.learner_steps == 0 and self.learner.skipped_updates == 0:
             if not self.updates.can_draw:
@@ -266,11 +266,11 @@ class Trainer:
         self._sums, self._updates_summed = dict(state["sums"]), state["updates_summed"]
 
     def news(self) -> list[str]:
-        """News for the user of the processes beside the run since the last call, one line each."""
+        """News of the run's other processes since the last call, for the user, one line each."""
         return self.actor.news() + ([] if self.half is None else self.half.news())
 
     def close(self) -> None:
-        """End the processes beside the run."""
+        """End the run's other processes."""
         self._close_beside()
         self.actor.close()
 

@@ -99,7 +99,7 @@ class Tracker:
 
 @contextlib.contextmanager
 def _waiting_in(folder: Path) -> Iterator[None]:
-    """Let files of an artifact wait beside the run until they are sent, not in the user's home."""
+    """Keep an artifact's files in `folder` until they are sent, not in the user's home."""
     before = os.environ.get("WANDB_DATA_DIR")
     os.environ["WANDB_DATA_DIR"] = before or str(folder.absolute())
     try:
@@ -195,7 +195,7 @@ def _start(mode: str, folder: Path, asked: dict[str, Any], say: Say) -> Any:
     wandb.setup(settings=settings)
     if mode == "auto":
         mode = "online" if wandb.login(prompt=False, verify=False) else "offline"
-    # The new run is beside those of other threads.
+    # The new run leaves the runs of other threads alone.
     init = functools.partial(wandb.init, **asked, dir=str(folder), settings=settings, reinit="create_new")
 
     try:

@@ -1,4 +1,4 @@
-"""Work beside the run: a process that holds an object and calls its methods, one after the other.
+"""Work in another process, which holds an object and calls its methods, one after the other.
 
     worker = Worker("plays evaluations", Player, config)     # the process makes Player(config)
     worker.ask("play", asked, weights)                       # begins; returns at once
@@ -7,9 +7,9 @@
     worker.close()
 
 The process is a Python started anew, so functions, classes and values that go there must pickle. A fork would
-start faster, but torch, its threads and those of an experiment tracker may not be forked. It ends with the
-pipe to the run, so nothing is left behind however the run ends, and it ignores the signals that are meant for
-the run. Nothing is imported here that takes long, so that all this holds before torch is there.
+start faster, but torch, its threads and an experiment tracker's threads must not be forked. The process ends
+with the pipe to the run, so nothing is left behind however the run ends. It ignores signals that are meant
+for the run. This module imports nothing slow, so that all this holds before torch is there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """An object in a process of its own; `WorkerError` where that has ended by itself."""
+    """An object in a process of its own; `WorkerError` if the process has ended unasked."""
 
     def __init__(
         self, task: str, make: Callable[..., object], *arguments: Any, descriptors: Sequence[int] = ()
@@ -202,7 +202,7 @@ def _outcome(call: Callable[[Any, tuple[Any, ...]], Any], request: bytes) -> tup
     try:
         return call(*pickle.loads(request)), None
     except Exception as error:
-        error.add_note(f"in a process beside the run:\n{traceback.format_exc()}")
+        error.add_note(f"in another process of the run:\n{traceback.format_exc()}")
         return None, error
 
 

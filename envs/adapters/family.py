@@ -35,9 +35,9 @@ PACKAGES = (
 
 
 def modules(id: str) -> tuple[str, ...]:
-    """The modules that say what a task of `find` is: the one that its name holds, and its entry point's.
+    """The modules that define a task of `find`: the one in its name, and its entry point's.
 
-    None for a native task's id. Errors as `find`, but for those of making the environment.
+    Empty for a native task's id. Errors as `find`, except errors in making the environment.
     """
     package, parts = _package(id), entry_points.split(id)
     if package is not None:

@@ -228,7 +228,7 @@ def _creator(id: str, entry_point: Any) -> Any:
         return entry_point
     try:
         return load_env_creator(entry_point)
-    except ANY_FAULT as error:  # a package that is not installed, say, of which Gymnasium tells the command
+    except ANY_FAULT as error:  # say of a missing package; Gymnasium names the command that installs it
         raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
 
 
@@ -240,13 +240,13 @@ def _source(id: str) -> str:
 
 
 class AdaptedVectorEnv(AnyWrapper):
-    """N environments with NEXT_STEP autoreset: the timesteps are those of `envs.vector.NativeVectorEnv`.
+    """N environments with NEXT_STEP autoreset and the same timesteps as `envs.vector.NativeVectorEnv`.
 
     Rewards are doubles, a FIRST timestep has reward 0, and an episode ends either terminated or truncated.
     `infos["is_success"]`, bool [N], is there where the task defines success, and nothing else is.
 
-    Each environment has a seed of its own, drawn from the generator that `seed` makes. The content of such
-    environments cannot be saved as arrays: `get_state` returns None.
+    Each environment has a seed of its own, drawn from the generator that `seed` makes. Their content cannot
+    be saved as arrays, so `get_state` returns None.
 
     Args:
         spec: what the task is, its time limit included, which each keeps.
@@ -264,7 +264,7 @@ class AdaptedVectorEnv(AnyWrapper):
             env = SyncVectorEnv([make_env] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
         except NoPictureError:
             raise
-        except ANY_FAULT as error:  # of which one can be made, as has been seen, but not as many
+        except ANY_FAULT as error:  # one can be made, as has been seen, but not so many
             problem = f"{num_envs} environments of it cannot be made: {brief_error(error)}"
             raise TaskError(spec.id, problem) from error
         super().__init__(env)

@@ -2,7 +2,7 @@
 
 Observations: Discrete, MultiDiscrete, MultiBinary and Box stay what they are, and Dict and Tuple, however
 nested, become one flat Dict with the path to each part as its key (`camera/left`, `0`). Text is left out. A
-Dict or Tuple of which one part remains is that part. Three changes: float64 becomes float32, pictures whose
+Dict or Tuple with one part left becomes that part. Three changes: float64 becomes float32, pictures whose
 channels come first get them last, and pictures of depth become float32 in [0, 1] with one channel.
 
 Actions: Discrete from any number becomes Discrete from 0, and MultiDiscrete and MultiBinary of at most 1024

@@ -1,7 +1,7 @@
 """Integer codes of gym-gridverse's worlds and the tables of facts that go with them.
 
 A cell is three bytes `(type, status, colour)`; a pose is `(y, x, heading)` with y growing downward and x
-rightward from the top left. All codes are those of gym-gridverse (github.com/abaisero/gym-gridverse).
+rightward from the top left. All codes are gym-gridverse's (github.com/abaisero/gym-gridverse).
 
 Inside, a cell is one byte: a number below 64 for each of the 41 cells there are, with bit 6 set where it
 blocks movement and bit 7 where it blocks vision. Two more bytes stand for a cell that is not seen and for one

@@ -1,4 +1,4 @@
-"""The gridverse tasks by name: those of DTQN, those of gym-gridverse, and worlds in files of a user's own."""
+"""The gridverse tasks by name: DTQN's, gym-gridverse's, and worlds in a user's own files."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def observed_codes(spec: WorldSpec) -> tuple[list[int], list[int]]:
 class Representation:
     """The form in which an agent is given what it sees.
 
-    `grid` is the original's default representation, uint8 [h, w, 3]. `vector` is that of DTQN's
+    `grid` is the original's default representation, uint8 [h, w, 3]. `vector` is the form of DTQN's
     `GridVerseWrapper`: type + colour of each cell, row by row, uint8 [h * w]; an entry takes
     2 * (highest number) + 1 values.
 
@@ -67,7 +67,7 @@ class Representation:
     def __init__(self, spec: WorldSpec, name: str) -> None:
         height, width = views.size(spec.area)
         table, highest = default_table(*observed_codes(spec))
-        self._item_cells = 0  # bytes that follow those of the view
+        self._item_cells = 0  # bytes after the view's
         if spec.holdable:
             self._item_cells = width if name == "grid" else 1
         if name == "grid":

@@ -57,7 +57,7 @@ class Geometry:
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
         return np.where(inside, y * width + x, self.outside).astype(np.intp)
 
-    @functools.cache  # noqa: B019  # as long-lived as the geometry, of which there are few
+    @functools.cache  # noqa: B019  # as long-lived as the geometry; there are few
     def window(self, area: Area) -> Places:
         """The places seen from a pose, row by row as the agent sees them, [h * w, poses]."""
         (y0, y1), (x0, x1) = area

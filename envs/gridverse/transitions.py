@@ -102,9 +102,9 @@ def pickndrop(state: State, action: Action, rng: Rng) -> State:
 
 
 def move_obstacles(state: State, action: Action, rng: Rng) -> State:
-    """Each obstacle moves to one of the cells of Floor beside it, all equally likely, if there is one.
+    """Each obstacle moves to a neighbouring cell of Floor, if there is one; all such are equally likely.
 
-    Those of one grid go one after the other, in the order of the rows before any has moved.
+    Obstacles of one grid move one after the other, in the order of the rows before any has moved.
     """
     num_cells, neighbours = state.geometry.num_cells, state.geometry.neighbours
     found = np.flatnonzero(state.cells == _OBSTACLE)

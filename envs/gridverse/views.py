@@ -42,7 +42,7 @@ def partially_occluded(view: Bytes, area: Area) -> Visible:
     """Cells that light reaches, spreading ahead and sideways from an agent on the bottom row.
 
     Two floods, one to the left and one to the right, are united. A cell is lit where the cell below it, the
-    one beside it towards the agent's column, or the one diagonally between is lit and does not block vision.
+    one next to it towards the agent's column, or the one diagonally between is lit and does not block vision.
 
     A flood's row is an integer, bit j for the cell j columns away from the agent's.
     """

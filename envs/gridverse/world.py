@@ -174,7 +174,7 @@ class WorldSpec:
     colors: tuple[str, ...]
     """Colours that its states may hold."""
     observation_objects: tuple[str, ...]
-    """Object types that its observations may hold, beside Hidden."""
+    """Object types that its observations may hold, apart from Hidden."""
     observation_colors: tuple[str, ...]
     """Colours that its observations may hold."""
     actions: tuple[str, ...]

@@ -28,7 +28,7 @@ class Model:
     actions: tuple[str, ...]
     observations: tuple[str, ...]
     discount: float
-    """That of the problem as published; learning has its own."""
+    """The published problem's; learning has its own."""
     start: NDArray[np.float64]
     """[S], probability of each initial state."""
     transition: NDArray[np.float64]

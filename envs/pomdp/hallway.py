@@ -1,7 +1,7 @@
 """Hallway (Littman, Cassandra, Kaelbling 1995): a robot with noisy motion and noisy sensors in a corridor.
 
 Locations 0 to 10 lie in a row from west to east, 11 to 14 south of 2, 4, 6 and 8; 14 is the goal. State
-4 * location + heading, headings 0 north, 1 east, 2 south, 3 west. The numbers are those of the file
+4 * location + heading, headings 0 north, 1 east, 2 south, 3 west. The numbers are from the file
 `hallway.pomdp` of gym-pomdps.
 """
 

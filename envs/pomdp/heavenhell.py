@@ -9,7 +9,7 @@ For n = 3, with the priest at 13 and the ends at 6 and 9:
           10 11 12 13
 
 There are two such worlds, of C = 4n + 2 cells each. State C * world + cell; in world 0 heaven is on the left.
-The numbers are those of the files `heavenhell_<n>.pomdp` of gym-pomdps.
+The numbers are from the files `heavenhell_<n>.pomdp` of gym-pomdps.
 """
 
 from __future__ import annotations

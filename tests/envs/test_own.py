@@ -337,10 +337,10 @@ BROKEN = {
     "Exits": r"its step failed: SystemExit: 0 \(test_own.py, line \d+\)",
     "WritesAction": "its step writes to its argument `action`; it must leave that as it is",
     "WritesReturn": "its success writes to its argument `episode_return`; it must leave that as it is",
-    "MeanReward": "after the same step its reward depends on the environments beside it$",
-    "RestartsTime": "the same step its .* depends on the environments beside it; its restart may change only",
+    "MeanReward": "after the same step its reward depends on the other environments$",
+    "RestartsTime": "the same step its .* depends on the other environments; its restart may change only",
     "RestartsCues": (
-        "after the same step its state 'cue' depends on the environments beside it; its restart may change"
+        "after the same step its state 'cue' depends on the other environments; its restart may change"
     ),
     "OwnGenerator": "two environments of one seed differ at step",
     "Forgetful": "one that was restored and its original differ .* steps later",

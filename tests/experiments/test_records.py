@@ -355,8 +355,8 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
         (lambda c: c["training"].pop("train/episodes"), "training has no train/episodes"),
         (lambda c: c["result"].update(env_steps=5), "the last evaluation is not of the run's end"),
         (lambda c: c["result"].update(seconds=-1), "result.seconds"),
-        (lambda c: c["settings"]["learner"].update(n_step=99), "settings_hash is not that of its settings"),
-        (lambda c: c.update(settings={}), "settings_hash is not that of its settings"),
+        (lambda c: c["settings"]["learner"].update(n_step=99), "settings_hash does not match its settings"),
+        (lambda c: c.update(settings={}), "settings_hash does not match its settings"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):

@@ -237,7 +237,7 @@ def test_settings_that_an_agent_fixes_are_run_once(run):
     code, printed, folder = run(content)
     assert code == 0
     assert [entry["state"] for entry in recorded(folder)] == ["finished", "refused", "refused"]
-    assert "run 3 refused: its settings are those of run 1" in printed
+    assert "run 3 refused: run 1 has the same settings" in printed
     assert len((run.folder / "begun").read_text().splitlines()) == 1
 
 

@@ -267,7 +267,7 @@ def test_a_pointer_to_nowhere(tmp_path, pointer, others):
         _save(tmp_path, 10)
     (tmp_path / "latest").write_text(pointer)
     told = "must hold 10" if others else "move the run away"
-    with pytest.raises(CheckpointError, match=f"latest: names no checkpoint beside it; {told}"):
+    with pytest.raises(CheckpointError, match=f"latest: names no checkpoint in its folder; {told}"):
         checkpoint.load_state(tmp_path)
 
 

@@ -57,7 +57,7 @@ def at_step(monkeypatch: pytest.MonkeyPatch, then: Callable[[Trainer], None]) ->
 
 def test_late_evaluations_change_nothing(tmp_path: Path, whole: Any, late: None) -> None:
     code, printed = start(tmp_path / "run", evaluator="process")
-    assert code == 0 and "evaluations in a process beside it" in printed
+    assert code == 0 and "evaluations in another process" in printed
     assert fake.tree(tmp_path / "run") == whole
 
 

@@ -59,7 +59,7 @@ def test_without_its_pointer_a_run_goes_on_from_its_only_checkpoint(tmp_path, tr
     folder = path / "checkpoint"
     (folder / "latest").unlink()
     shutil.copytree(folder / "400", folder / "500")
-    assert "latest: names no checkpoint beside it; must hold 400 or 500" in _refused(path, capsys)
+    assert "latest: names no checkpoint in its folder; must hold 400 or 500" in _refused(path, capsys)
     shutil.rmtree(folder / "500")
     fake.assert_goes_on(path)
 
@@ -316,7 +316,7 @@ def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trai
     path = fake.killed(tmp_path / "run", trainer)
     file = path / "config.yaml"
     file.write_text(file.read_text().replace("n_step: 3", "n_step: 4"))
-    error = f"error: {file}: learner.n_step is 4, but the checkpoint beside it was made with 3\n"
+    error = f"error: {file}: learner.n_step is 4, but the run's checkpoint was made with 3\n"
     assert _refused(path, capsys) == error
     with pytest.raises(ConfigError, match=r"learner\.n_step is 4"):
         trained.evaluate_run(RunDir(path), 1, 1, "last")

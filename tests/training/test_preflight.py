@@ -206,5 +206,5 @@ def test_updates_wait_for_the_first_sequence(settings: dict[str, Any]) -> None:
 )
 def test_the_processes_beside_a_run_are_counted(threads: int, evaluator: str, processes: int) -> None:
     config = config_of("gtrxl", threads=str(threads), evaluator=evaluator)
-    assert preflight.memory(config, 7).get("the processes beside it", 0) == processes * 7
-    assert "the processes beside it" not in preflight.memory(config, None)
+    assert preflight.memory(config, 7).get("the other processes", 0) == processes * 7
+    assert "the other processes" not in preflight.memory(config, None)

@@ -83,7 +83,7 @@ def test_a_run_keeps_what_it_has_settled(
     found = ["--resume", "auto", "--runs-dir", str(tmp_path), "--total-env-steps", "1000", *FLAGS]
     monkeypatch.setattr(machine, "free_cores", lambda: 3)
     assert settled(*found) == (2, "process")
-    assert "learning on 2 cores, evaluations in a process beside it" in capsys.readouterr().out
+    assert "learning on 2 cores, evaluations in another process" in capsys.readouterr().out
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
     (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
     assert settled(*found) == (2, "process")
