@@ -60,8 +60,8 @@ def _line_with(lines: list[str], text: str, start: int, where: str) -> int:
 def _block(match: re.Match[str]) -> str:
     file, symbol = match["file"], match["symbol"]
     code = code_of(file, symbol, match["first"], match["last"])
-    part = ", a part" if match["first"] else ""
-    return f"{match['marker']}\n[`{file}`](../{file}), `{symbol}`{part}:\n\n```python\n{code}\n```\n"
+    source = f"{'from ' if match['first'] else ''}`{symbol}`"
+    return f"{match['marker']}\n[`{file}`](../{file}), {source}:\n\n```python\n{code}\n```\n"
 
 
 def rendered(page: str) -> str:

@@ -75,7 +75,7 @@ class _Heads(_MLP):
 
 class _Memory(Core):
     memory_length: int = Field(40, ge=0, le=1_000_000)
-    """M, how many environment steps back an attention layer sees; the longest time scale of `chrono`."""
+    """M, env steps that attention looks back; the longest time scale of `chrono` (`initial_weights`)."""
 
 
 class _Gated(_Memory):

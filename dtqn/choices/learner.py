@@ -46,7 +46,7 @@ class Rollouts(Batches):
     epochs: int = Field(4, ge=1)
     """Times that a rollout is learned."""
     minibatches: int = Field(16, ge=1)
-    """Updates in an epoch, each of other environments; a divisor of `actor.num_envs`."""
+    """Updates in an epoch, each from another share of the environments; a divisor of `actor.num_envs`."""
 
     def steps_of_update(self, num_envs: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)

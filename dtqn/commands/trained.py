@@ -182,8 +182,8 @@ def export(arguments: Sequence[str]) -> int:
     parser = Parser("export", arguments, "RUN_DIR --to DIR", export.__doc__)
     option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
     option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
-    option(parser, "--episodes N", "for its score", argtypes.positive, 500)
-    option(parser, "--seed N", "seed of these", argtypes.natural, 7)
+    option(parser, "--episodes N", "episodes to play for its score", argtypes.positive, 500)
+    option(parser, "--seed N", "seed of those episodes", argtypes.natural, 7)
     given = parser.read()
     to: Path = given["to"]
     directory, config = _run_of(given)
@@ -203,7 +203,7 @@ def verify(arguments: Sequence[str]) -> int:
     parser = Parser("verify", arguments, "DIR", verify.__doc__)
     option(parser, "run_dir DIR", kind=argtypes.trained)
     option(parser, "--episodes N", "play so many, 0 for none; default the certificate's", argtypes.natural)
-    option(parser, "--seed N", "seed of these; default the certificate's", argtypes.natural)
+    option(parser, "--seed N", "seed of those episodes; default the certificate's", argtypes.natural)
     given = parser.read()
     directory, _ = _run_of(given)
     from dtqn.export import verify as certificate

@@ -72,8 +72,8 @@ class Comparison(Options):
     """JSON Lines where finished runs are found and leave their records; none: nowhere, with --suite and its
     full budget docs/results/records/SUITE.jsonl if that folder is there"""
     metrics: str | None = None
-    """metrics that get a column in the tables, such as replay/stale_action_share: the mean over the second
-    half of a run"""
+    """metrics that get a column in the tables, with commas between, such as replay/stale_action_share; it has
+    the mean over the second half of each run"""
     also: str | None = None
     """other tasks with the same spaces, such as "t-maze-passive-{100,1000}", that trained agents then play
     without training; see also.png"""
