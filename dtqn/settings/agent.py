@@ -19,7 +19,7 @@ class NetworkConfig(Group):
     core: Annotated[SerializeAsAny[cores.Core], cores.CORES] = cores.GTrXL()
     """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
-    """D, features that each layer takes and passes on; a multiple of the core's `num_heads`, even with gtrxl."""
+    """D, features that a layer takes and passes on; a multiple of the core's `num_heads`, even with gtrxl."""
     encoder: Annotated[SerializeAsAny[encoders.Encoder], encoders.ENCODERS] = encoders.StepEncoder()
     """From inputs to features; `dtqn`: as in DTQN's public code; `parts`: one vector a part (DARQN)."""
     dueling: bool = True
