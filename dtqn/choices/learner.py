@@ -111,7 +111,7 @@ class Munchausen(Member):
     name: str = "munchausen"
 
     alpha: float = Field(0.9, ge=0, le=1)
-    """Share of the log-policy in the reward."""
+    """The factor on tau log pi, which is added to the reward."""
     temperature: float = Field(0.03, gt=0)
     """tau of the policy softmax(Q / tau)."""
 

@@ -154,7 +154,7 @@ def watch(arguments: Sequence[str]) -> int:
 
 def report(arguments: Sequence[str]) -> int:
     """Write one HTML file about trained runs: episodes to step through, what each decision depends on, a
-    table and a curve. It needs no network."""
+    table and a curve. The file opens without internet."""
     parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
     option(parser, "paths RUN_DIR", kind=argtypes.trained, nargs="+")
     where = "the page; default report.html in RUN_DIR, or in the folder of several runs"

@@ -29,7 +29,7 @@ class NetworkConfig(Group):
     distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
     """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     recall_weight: float = Field(0.0, ge=0)
-    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+    """Weight of a loss that asks a core with memory which observed values the episode had; 0: none."""
 
     def misfits(self) -> Iterator[str]:
         if why := self.core.width_misfit(self.width):
