@@ -92,7 +92,7 @@ class EndlessTMazeDynamics(FieldDynamics):
         require("cue", state["cue"], state["cue"] != 0, "-1 or 1")
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags:
-        """The right turn was taken at every junction."""
+        """The correct turn was taken at every junction."""
         return terminated & (self.passed == self._corridors)
 
     def other(self, state: Arrays) -> Arrays:
@@ -138,7 +138,7 @@ def find(id: str) -> Native | None:
             f"Turn {corridors} times as the latest cue says, each seen at the start of a corridor of "
             f"{'1 to ' * uniform}{longest} cells."
         ),
-        "success": "the right turn at every junction",
+        "success": "the correct turn at every junction",
         "best_return": corridors * (1 + PENALTY * tries),
         "time_limit": limit,
         "source": "Shchendrigin et al. (arXiv 2601.15086)",

@@ -98,7 +98,7 @@ class _Transformer(_Heads):
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
-    """b_g at initialisation; larger is closer to the identity. None is the gate's own: gru 2, others 1."""
+    """b_g at initialisation; larger is closer to the identity. none: the gate's own, gru 2, others 1."""
     norm: Literal["pre", "post", "none"] = "pre"
     """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
 

@@ -99,7 +99,7 @@ def debug(arguments: Sequence[str]) -> int:
     replacements = f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}"
     option(parser, "--replacements M", replacements, argtypes.positive)
     memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
-    stacks: does the task need a memory, and of how many steps?"""
+    stacks; they tell whether the task needs a memory, and of how many steps"""
     option(parser, "--memoryless A,B", memoryless)
     where = "folder of the files; default RUN_DIR/debug, or debug-ID of another task"
     option(parser, "--out DIR", where, argtypes.path)

@@ -69,8 +69,8 @@ class Comparison(Options):
     records_only: bool = False
     """train nothing: a table of the runs that have finished, in seconds"""
     records: _Path | None = None
-    """JSON Lines where finished runs are found and leave their records; none: nowhere, with --suite and its
-    full budget docs/results/records/SUITE.jsonl if that folder is there"""
+    """JSON Lines file of records of finished runs, read and added to; none: no file, but with
+    --suite at its full budget docs/results/records/SUITE.jsonl, if that folder exists"""
     metrics: str | None = None
     """metrics that get a column in the tables, with commas between, such as replay/stale_action_share; it has
     the mean over the second half of each run"""
