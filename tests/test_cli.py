@@ -118,8 +118,8 @@ def test_settings_with_a_word_are_told_in_full(capsys):
         "    `residual` is a plain sum. [one of gru, output, input, highway, sigtanh,",
         "    residual; default gru; of gtrxl, coberl, dtqn]",
         "network.core.gate_bias",
-        "    b_g at initialisation; larger is closer to the identity. none is the gate's",
-        "    own: gru 2, others 1. [a number, or none; default none; of gtrxl, coberl,",
+        "    b_g at initialisation; larger is closer to the identity. none: the gate's",
+        "    own, gru 2, others 1. [a number, or none; default none; of gtrxl, coberl,",
         "    dtqn]",
     ]
     assert cli.main(["settings", "learning-rate"]) == 0
