@@ -105,25 +105,16 @@ class Greedy(Member):
     name: str = "greedy"
 
 
-class Munchausen(Member):
-    """softmax(Q / tau), and a reward for likely actions (Vieillard et al. 2020)."""
+class Advantage(Member):
+    """The best action, and a cost for the others (advantage learning, Bellemare et al. 2016)."""
 
-    name: str = "munchausen"
+    name: str = "advantage"
 
     alpha: float = Field(0.9, ge=0, le=1)
-    """The factor on tau log pi, which is added to the reward."""
-    temperature: float = Field(0.03, gt=0)
-    """tau of the policy softmax(Q / tau)."""
-
-    def misfits_in(self, run: Any) -> Iterator[str]:
-        if run.learner.value_rescaling:
-            yield (
-                "learner.bootstrap is munchausen with learner.value_rescaling true: an entropy cannot be "
-                "added to rescaled values; try greedy, or false"
-            )
+    """Share of an action's gap to the best one that its target loses, at most this much in scaled rewards."""
 
 
-BOOTSTRAPS = Choice(Greedy, Munchausen)
+BOOTSTRAPS = Choice(Greedy, Advantage)
 
 
 class Soft(Member):

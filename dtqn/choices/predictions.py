@@ -48,8 +48,6 @@ class Categorical(Member):
                 f"try network.distribution.v_max {math.ceil(scale)} and network.distribution.v_min "
                 f"-{math.ceil(scale)}"
             )
-        if run.learner.bootstrap.name == "munchausen":
-            yield "learner.bootstrap is munchausen with network.distribution categorical; try none"
 
 
 PREDICTIONS = Choice(Expectation, Categorical)

@@ -2,7 +2,7 @@
 
 It combines three choices:
 
-- the policy whose value bootstraps a step: greedy, or Munchausen's soft one;
+- what bootstraps a step: the best action, with a cost of the others (advantage learning) or without;
 - the return made of rewards and these values: n-step, or Q(lambda) (`dtqn.learning.returns`);
 - the head's description of a return, which makes its target and its loss (`dtqn.learning.predictions`).
 
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from dtqn.choices.learner import Munchausen
+from dtqn.choices.learner import Advantage
 from dtqn.learning import returns
 from dtqn.learning.predictions import StepErrors, Values
 from dtqn.networks.heads import Prediction
@@ -41,18 +41,15 @@ class Objective:
             selector = (chooser if config.double_q else target).q
             reward = self._reward(batch.learn.reward, facts.get("novel"), batch.novel_share)
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
-            if isinstance(config.bootstrap, Munchausen):
-                alpha, tau = config.bootstrap.alpha, config.bootstrap.temperature
-                log_policy = (selector / tau).log_softmax(dim=-1)
-                reward = returns.munchausen_rewards(reward, log_policy, action, alpha, tau)
-                value = functools.partial(returns.soft_value, log_policy=log_policy, temperature=tau)
-
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
             steps = returns.Steps(
                 reward, batch.discount, batch.learn_timesteps, selector.amax(dim=-1), taken, facts
             )
             following = self._return(config, steps)
             regressed_on = self._prediction.target(target, value, following)
+            if isinstance(config.bootstrap, Advantage):
+                costs = returns.advantage_costs(target.q, action, config.bootstrap.alpha)
+                regressed_on = self._prediction.moved(regressed_on, costs)
         mask = length_mask(batch.learned_steps, action.shape[1])
         at_steps = map_tree(lambda x: x[:, :-1], online)
         errors = self._prediction.errors(at_steps, action, regressed_on, mask)
@@ -63,13 +60,15 @@ class Objective:
     ) -> Tensor:
         """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each.
 
-        They leave out the policy of Munchausen's target, which needs all actions. `novel_share` [B] is the
-        field of `Sequences`.
+        `novel_share` [B] is the field of `Sequences`.
         """
         reward = self._reward(told["reward"], told["novel"], novel_share)
         q_max, q_taken = told["q_max"], told["q_taken"]
         steps = returns.Steps(reward, told["discount"], learn_timesteps, q_max, q_taken, told)
-        return self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
+        td_error = self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
+        if isinstance(self.config.bootstrap, Advantage):
+            td_error += returns.cost_of(q_taken - q_max, self.config.bootstrap.alpha)[:, :-1]
+        return td_error
 
     def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
         """The learner's reward, [B, R]: the task's, scaled, and more where `novel` than elsewhere.

@@ -52,6 +52,9 @@ class Expectation(nn.Module):
     def target(self, output: QOutput, value: Values, following: returns.Return) -> Tensor:
         return following.targets(value(output.q))
 
+    def moved(self, target: Tensor, by: Tensor) -> Tensor:
+        return target + by
+
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         q_taken = returns.select_action(output.q, action)
         td_error = target - q_taken
@@ -83,6 +86,10 @@ class Categorical(nn.Module):
     def target(self, output: QOutput, value: Values, following: returns.Return) -> Tensor:
         probabilities = value(_distribution(output)).exp()
         return following.distributions(probabilities, self.atoms.to(probabilities.dtype))
+
+    def moved(self, target: Tensor, by: Tensor) -> Tensor:
+        atoms = self.atoms.to(target.dtype)
+        return losses.project(atoms + by[..., None], target, atoms)
 
     def errors(self, output: QOutput, action: Tensor, target: Tensor, mask: Tensor) -> StepErrors:
         taken = returns.select_action(_distribution(output), action)

@@ -74,30 +74,26 @@ def double_q_value(values: Tensor, q_selector: Tensor) -> Tensor:
     return select_action(values, q_selector.argmax(dim=-1))
 
 
-def soft_value(values: Tensor, log_policy: Tensor, temperature: float) -> Tensor:
-    """sum_a pi(a) (values(a) - tau log pi(a)), [B, R] (Vieillard et al. 2020, equation 1).
+LARGEST_GAP = 1.0
+"""The most of a gap that advantage learning widens, in scaled rewards, or in h of them."""
+
+
+def advantage_costs(values: Tensor, action: Tensor, alpha: float) -> Tensor:
+    """alpha max(Q(s_t, a_t) - max_a Q(s_t, a), -1), [B, R - 1], to be added to the targets.
+
+    Advantage learning (Bellemare et al. 2016, arXiv 1512.04860, equation 9) makes the gap between the best
+    action and another one 1 / (1 - alpha) times as wide, and leaves the best action's value as it is. A wide
+    gap is learned in spite of noise. Where a return goes on over several steps, its first action alone pays.
 
     Args:
-        values: [B, R, A]; log_policy: [B, R, A]; temperature: tau.
+        values: [B, R, A] of the target network; action: [B, R - 1] a_t.
     """
-    return (log_policy.exp() * (values - temperature * log_policy)).sum(dim=2)
+    return cost_of(select_action(values[:, :-1], action) - values[:, :-1].amax(dim=-1), alpha)
 
 
-LOWEST_LOG_POLICY = -1.0
-"""l_0 of Munchausen's reward."""
-
-
-def munchausen_rewards(
-    reward: Tensor, log_policy: Tensor, action: Tensor, alpha: float, temperature: float
-) -> Tensor:
-    """r_{t+1} + alpha max(tau log pi(a_t | s_t), l_0), [B, R] (Vieillard et al. 2020, arXiv 2007.14430).
-
-    Args:
-        reward: [B, R]; log_policy: [B, R, A]; action: [B, R - 1] a_t.
-    """
-    taken = temperature * select_action(log_policy[:, :-1], action)
-    bonus = alpha * taken.clamp(min=LOWEST_LOG_POLICY, max=0)
-    return torch.cat([reward[:, :1], reward[:, 1:] + bonus], dim=1)
+def cost_of(gap: Tensor, alpha: float) -> Tensor:
+    """alpha max(gap, -1), of gaps [...] to the best action."""
+    return alpha * gap.clamp(min=-LARGEST_GAP)
 
 
 # Returns.

@@ -24,6 +24,8 @@ class Prediction(Protocol):
     """Z, numbers for each action."""
     target: Callable[..., Tensor]
     """(the target network's output, values of actions -> the policy's, the return) -> targets."""
+    moved: Callable[[Tensor, Tensor], Tensor]
+    """(targets, numbers [B, R - 1]) -> the targets of returns that are larger by these numbers."""
     errors: Callable[..., Any]
     """(the online network's output at steps 0..R-2, actions [B, R - 1], targets, mask) -> their errors."""
 

@@ -68,7 +68,7 @@ class LearnerConfig(Group):
     double_q: bool = True
     """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
     bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
-    """The policy that bootstraps a step: the best action, or Munchausen's soft one, which adds a reward."""
+    """What bootstraps a step: the best action, or this with a cost for the others."""
     value_rescaling: bool = False
     """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
     reward_scale: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 0.2
@@ -107,6 +107,12 @@ class LearnerConfig(Group):
                 "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
                 "there is nothing to centre; try false, or learner.novelty_weight 0.1"
             )
+        has_target = self.target_update.name != "none"
+        if self.next_window and has_target and self.bootstrap.name == "advantage":
+            yield (
+                "learner.next_window is true with learner.bootstrap advantage, which reads the target "
+                "network's values of a sequence's first step, but no window of it has them; try greedy"
+            )
         if self.next_window and (reader := self._reads_first_step()):
             yield (
                 f"learner.next_window is true with learner.double_q false and {reader}, which reads the "
@@ -118,8 +124,6 @@ class LearnerConfig(Group):
         """What reads the target network's values of a sequence's first step; empty where nothing does."""
         if self.double_q or self.target_update.name == "none":
             return ""
-        if self.bootstrap.name == "munchausen":
-            return "learner.bootstrap munchausen"
         tolerance = getattr(self.returns, "tolerance", 0.0)
         return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
 

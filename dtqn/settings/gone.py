@@ -52,6 +52,13 @@ GONE = {
     "actor.burst_length": Gone(1.0, "the choice of a burst's length", "5aeacee"),
     "tracker": Gone("wandb", "TensorBoard", "ee5628d"),
     "learner.munchausen_clip": Gone(1.0, "the choice of Munchausen's l_0", "ee5628d"),
+    "learner.munchausen": Gone(False, "Munchausen's bootstrap", "0bdead20"),
+    "learner.munchausen_alpha": Gone(
+        0.9, "Munchausen's bootstrap", "0bdead20", unread=("learner.munchausen", False)
+    ),
+    "learner.munchausen_temperature": Gone(
+        0.03, "Munchausen's bootstrap", "0bdead20", unread=("learner.munchausen", False)
+    ),
     "network.compression_rate": Gone(4, "the choice of the steps of a compressed slot", "ee5628d"),
     "replay.initial_priority": Gone(
         "actor", "the choice of first priorities", "ee5628d", unread=("replay.priority_exponent", 0)
@@ -111,16 +118,11 @@ MOVED: dict[str, str | Change] = {
     **_within("learner.batches", "env_steps_per_update", "epochs", "minibatches", batch_size="size"),
     **_within("learner.returns", "q_lambda", trace_tolerance="tolerance"),
     **_within("learner.target_update", target_ema_rate="rate", target_update_period="period"),
-    "learner.munchausen_alpha": "learner.bootstrap.alpha",
-    "learner.munchausen_temperature": "learner.bootstrap.temperature",
     **_within("actor.exploration", ladder_base="base", ladder_exponent="exponent"),
     **_within("actor.pool", "num_workers", "max_lead", "step_timeout"),
     "network.chrono_init": _initial_weights,
     "network.orthogonal_init": _initial_weights,
     "network.soft_attention": lambda value, given: {"network.encoder": "parts"} if _is_true(value) else {},
-    "learner.munchausen": lambda value, given: {
-        "learner.bootstrap": "munchausen" if _is_true(value) else "greedy"
-    },
     "learner.rollout_length": _batches,
     KWARGS: _of_own,
 }

@@ -100,7 +100,7 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
         return ""
     return (
         f"Q-values promise {promised:.3g} an episode, and it earns {earned:.3g}: they run away; a smaller "
-        f"learner.gamma than {learner.gamma:g} ends that, or learner.bootstrap munchausen"
+        f"learner.gamma than {learner.gamma:g} ends that, or learner.bootstrap advantage"
     )
 
 

@@ -22,8 +22,8 @@ from tests.learning.batches import Shape, make_batch
 from tests.learning.learners import make_learner
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "gtrxl+advantage": {"learner": {"bootstrap": "advantage"}},
     "gtrxl+categorical": {"network": {"distribution": {"name": "categorical", "v_min": -3.0, "v_max": 3.0}}},
-    "gtrxl+munchausen": {"learner": {"bootstrap": "munchausen"}},
     "gtrxl+peng": {"learner": {"returns": "peng"}},
     "gtrxl+watkins": {"learner": {"returns": "watkins"}},
 }

@@ -199,20 +199,16 @@ def test_q_lambda_against_the_twin(watkins: bool, rescaled: bool) -> None:
         np.testing.assert_allclose(y[b, : count - 1].numpy(), expected, rtol=0, atol=1e-9)
 
 
-def test_munchausen_by_hand() -> None:
-    """Two actions of log-policy log(3/4) and log(1/4); tau is 2, alpha 1/2, l_0 -1."""
-    log_policy = f64([0.75, 0.25], [0.75, 0.25])[None].log()
-    reward = returns.munchausen_rewards(
-        f64([9.0, 1.0]), log_policy, torch.tensor([[0]]), alpha=0.5, temperature=2.0
-    )
-    assert reward.tolist() == [[9.0, pytest.approx(1 + 0.5 * 2 * np.log(0.75))]]
-    clipped = returns.munchausen_rewards(
-        f64([9.0, 1.0]), log_policy, torch.tensor([[1]]), alpha=0.5, temperature=2.0
-    )
-    assert clipped.tolist() == [[9.0, 0.5]]  # 2 log(1/4) is below -1
-    entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
-    value = returns.soft_value(f64([[4.0, 8.0], [4.0, 8.0]]), log_policy, 2.0)
-    assert value.tolist() == [[pytest.approx(5 + 2 * entropy)] * 2]
+def test_the_costs_of_advantage_learning_by_hand() -> None:
+    """The best action costs nothing, others half of their gap of 0.4 or 0.1, or half of the largest gap."""
+    values = f64([1.0, 0.6, -2.0], [5.0, 5.0, 4.9], [0.0, 1.0, 2.0], [9.0, 9.0, 9.0])[None]
+    for actions, costs in (
+        ([0, 1, 2], [0, 0, 0]),
+        ([1, 2, 1], [-0.2, -0.05, -0.5]),
+        ([2, 0, 0], [-0.5, 0, -0.5]),
+    ):
+        found = returns.advantage_costs(values, torch.tensor([actions]), alpha=0.5)
+        assert found[0].tolist() == pytest.approx(costs)
 
 
 def test_the_length_of_a_trace_by_hand() -> None:

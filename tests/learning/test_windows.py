@@ -125,9 +125,9 @@ def test_an_update_is_that_of_the_public_code(core: str, double_q: bool) -> None
 
 
 def test_without_a_target_network_the_first_timestep_is_of_the_first_window() -> None:
-    """Munchausen's bonus of the first step, whose policy is the network's at the first timestep."""
+    """The cost of the first step's action, by the network's values at the first timestep."""
     settings: dict[str, Any] = {
-        "next_window": True, "bootstrap": {"name": "munchausen", "temperature": 0.5},
+        "next_window": True, "bootstrap": "advantage",
         "target_update": "none", "double_q": False, "n_step": 1, "gamma": 0.9, "reward_scale": 1.0,
     }  # fmt: skip
     network = make("box", **NETWORKS["lstm"])
@@ -147,10 +147,8 @@ def test_without_a_target_network_the_first_timestep_is_of_the_first_window() ->
     of_step = torch.cat([first[:1], later])
     for t in range(4):
         action, reward = int(batch.learn.prev_action[0, t + 1]), float(batch.learn.reward[0, t + 1])
-        bonus = 0.9 * max(float(0.5 * (of_step[t] / 0.5).log_softmax(-1)[action]), -1.0)
-        log_policy = (of_step[t + 1] / 0.5).log_softmax(-1)
-        value = float((log_policy.exp() * (of_step[t + 1] - 0.5 * log_policy)).sum())
-        expected = reward + bonus + 0.9 * float(batch.discount[0, t + 1]) * value
+        cost = 0.9 * max(float(of_step[t][action] - of_step[t].max()), -1.0)
+        expected = reward + cost + 0.9 * float(batch.discount[0, t + 1]) * float(of_step[t + 1].max())
         assert float(found[t]) == pytest.approx(expected, abs=1e-9)
 
 
@@ -207,8 +205,8 @@ _NO_FIRST_STEP = {"next_window": True, "double_q": False}
             "initial_weights is chrono, but network.encoder is dtqn",
         ),
         (
-            {"learner": {**_NO_FIRST_STEP, "munchausen": True}, "replay": {"burn_in_length": 0}},
-            "learner.next_window is true with learner.double_q false and learner.bootstrap munchausen.* try",
+            {"learner": {"next_window": True, "bootstrap": "advantage"}, "replay": {"burn_in_length": 0}},
+            "learner.next_window is true with learner.bootstrap advantage.* try greedy",
         ),
         (
             {

@@ -188,27 +188,13 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             if config.novelty_centred:
                 share = float(batch.novel_share[b])
                 reward[t] -= config.novelty_weight * share - config.repeat_cost * (1 - share)
-    soft = config.bootstrap if config.bootstrap.name == "munchausen" else None
-    tau = soft.temperature if soft else 1.0
-    log_pi = [losses.log_policy(q, tau) for q in selector]
-    if soft:
+    costs = [0.0] * len(actions)
+    if config.bootstrap.name == "advantage":
         for t, action in enumerate(actions):
-            reward[t + 1] += losses.munchausen_bonus(log_pi[t][action], soft.alpha, tau)
-
-    def value(t: int, numbers: list[list[float]]) -> list[float]:
-        """The value of each action at step t, from its numbers."""
-        if not soft:
-            return numbers[losses.argmax(selector[t])]
-        mixed = []
-        for j in range(len(numbers[0])):
-            total = 0.0
-            for a, log_p in enumerate(log_pi[t]):
-                total += math.exp(log_p) * (numbers[a][j] - tau * log_p)
-            mixed.append(total)
-        return mixed
+            costs[t] = losses.advantage_cost(of_target[t].q, action, config.bootstrap.alpha)
 
     discount = batch.discount[b, :size].tolist()
-    values = [value(t, of_target[t].numbers) for t in range(size)]
+    values = [of_target[t].numbers[losses.argmax(selector[t])] for t in range(size)]
     learned = range(int(batch.learned_steps[b]))
     slack = getattr(config.returns, "tolerance", 0.0) * max(abs(max(q)) for q in selector)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
@@ -217,10 +203,10 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
         plain = [v for (v,) in values]
         if config.returns.name == "n_step":
             found = losses.targets(reward, discount, plain, size, n, config.gamma, *pair)
-            return [[found[t]] for t in learned]
+            return [[found[t] + costs[t]] for t in learned]
         return [
             [
-                pair[0](
+                costs[t] + pair[0](
                     losses.lambda_target(
                         t, reward, discount, plain, greedy, size, config.gamma, config.returns.q_lambda,
                         config.returns.name == "watkins", pair[1],
@@ -246,7 +232,11 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
             ]
         return losses.project(list(zip(y[t], mixture, strict=True)), atoms)
 
-    return [masses(t) for t in learned]
+    def moved(t: int) -> list[float]:
+        """The same, of returns that are larger by the step's cost, which is 0 or less."""
+        return losses.project([(z + costs[t], p) for z, p in zip(atoms, masses(t), strict=True)], atoms)
+
+    return [moved(t) for t in learned]
 
 
 def norm(gradients: list[Tensor]) -> float:

@@ -102,15 +102,8 @@ def lambda_target(
     return total
 
 
-def log_policy(q: Sequence[float], tau: float) -> list[float]:
-    """log softmax(q / tau)"""
-    most = max(q)
-    total = sum(math.exp((x - most) / tau) for x in q)
-    return [(x - most) / tau - math.log(total) for x in q]
-
-
-def munchausen_bonus(log_pi: float, alpha: float, tau: float) -> float:
-    return alpha * min(0.0, max(tau * log_pi, -1.0))
+def advantage_cost(q: Sequence[float], action: int, alpha: float) -> float:
+    return alpha * max(q[action] - max(q), -1.0)
 
 
 def project(pairs: Sequence[tuple[float, float]], atoms: Sequence[float]) -> list[float]:

@@ -42,8 +42,6 @@ def test_every_old_name_has_a_new_one_and_is_no_setting_itself():
             {"network.chrono_init": False, "network.orthogonal_init": False},
             {"network.core.initial_weights": "torch"},
         ),
-        ({"learner.munchausen": True}, {"learner.bootstrap": "munchausen"}),
-        ({"learner.munchausen": "false"}, {"learner.bootstrap": "greedy"}),
         ({"learner.rollout_length": 0}, {"learner.batches": "replay"}),
         ({"learner.rollout-length": "8"}, {"learner.batches": "rollout", "learner.batches.length": "8"}),
         (
@@ -99,13 +97,13 @@ def test_an_old_name_beside_the_new_one_is_refused():
             "learner.target_update_period is learner.target_update.period",
         ),
         (
-            "tasks: [{name: a, settings: {learner: {munchausen: true}}}]\n"
+            "tasks: [{name: a, settings: {learner: {q_lambda: 0.5}}}]\n"
             "shares_of_budget: {learner.env_steps_per_update: 0.1}",
             {
-                "tasks": [{"name": "a", "settings": {"learner": {"bootstrap": "munchausen"}}}],
+                "tasks": [{"name": "a", "settings": {"learner": {"returns": {"q_lambda": 0.5}}}}],
                 "shares_of_budget": {"learner.batches.env_steps_per_update": 0.1},
             },
-            "learner.munchausen is learner.bootstrap",
+            "learner.q_lambda is learner.returns.q_lambda",
         ),
         (
             "method: grid\nparameters: {network: {parameters: {gate: {values: [gru, output]}}}}",
