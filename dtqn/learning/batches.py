@@ -85,9 +85,9 @@ def same_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memor
 def next_window(online: QNetwork, target: QNetwork, batch: Sequences, want_memory: bool) -> Outputs:
     """Bootstrap values come from passes of their own, which leave out the sequence's first timestep.
 
-    No step bootstraps from the first timestep, but its values say which policy took the first step (the bonus
-    of Munchausen) and how large values are (Watkins' tolerance). The online network's values there come from
-    the first pass. A target network has no such pass: the second timestep's values take their place, and
+    No step bootstraps from the first timestep, but its values say what the first action costs (advantage
+    learning) and how large values are (Watkins' tolerance). The online network's values there come from the
+    first pass. A target network has no such pass: the second timestep's values take their place, and
     settings that would read them are refused (`LearnerConfig.misfits`).
     """
     # The last timestep has no TD error, and nothing else needs its value in this pass.
