@@ -10,11 +10,10 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
 from dtqn import plots
 from dtqn.experiments.intervals import band
@@ -29,7 +28,7 @@ EPISODES, SEED = 500, 7
 _AXIS = "timesteps of the longest episode"
 
 
-class Played(TypedDict):
+class Played(NamedTuple):
     """A run's episodes on one task."""
 
     trained_on: str
@@ -80,13 +79,13 @@ def measured(
                     f"{env}: {EPISODES} episodes of {config.agent} seed {config.seed} trained on {config.env}"
                 )
                 known[key] = _play(config, directory, env)
-                write_whole(file, json.dumps(list(known.values()), indent=1) + "\n")
+                write_whole(file, json.dumps([one._asdict() for one in known.values()], indent=1) + "\n")
             found += [known[key]] if key in known else []
     return found
 
 
 def _key(one: Played) -> tuple[Any, ...]:
-    return one["settings_hash"], one["trained_on"], one["agent"], one["seed"], one["env"]
+    return one.settings_hash, one.trained_on, one.agent, one.seed, one.env
 
 
 def _play(config: Config, directory: RunDir, env: str) -> Played:
@@ -123,10 +122,10 @@ def lines(played: Sequence[Played]) -> list[str]:
     """A table: a line for each agent and task, over the seeds."""
     rows = [("trained on", "agent", "played on", "timesteps", "runs", "mean", "min to max")]
     for (trained_on, agent, env), of in _grouped(played, "trained_on", "agent", "env").items():
-        values, timesteps = [one["value"] for one in of], of[0]["timesteps"]
+        values, timesteps = [one.value for one in of], of[0].timesteps
         length = "no limit" if timesteps is None else str(timesteps)
         spread = f"{min(values):.3g} to {max(values):.3g}"
-        mean = f"{of[0]['name']} {np.mean(values):.3g}"
+        mean = f"{of[0].name} {np.mean(values):.3g}"
         rows.append((trained_on, agent, env, length, str(len(of)), mean, spread))
     return columns(rows)
 
@@ -137,9 +136,7 @@ def draw(played: Sequence[Played], folder: Path) -> None:
     for (trained_on, name), of in _grouped(played, "trained_on", "name").items():
         curves = []
         for (agent,), mine in _grouped(of, "agent").items():
-            points = {
-                x: [one["value"] for one in at] for (x,), at in _grouped(mine, "timesteps").items() if x
-            }
+            points = {x: [one.value for one in at] for (x,), at in _grouped(mine, "timesteps").items() if x}
             x = sorted(points)
             bands = [band(np.array([points[length]])) for length in x]
             middle, low, high = (np.concatenate(part).tolist() for part in zip(*bands, strict=True))
@@ -154,6 +151,5 @@ def draw(played: Sequence[Played], folder: Path) -> None:
 def _grouped(played: Sequence[Played], *names: str) -> Mapping[tuple[Any, ...], list[Played]]:
     groups: dict[tuple[Any, ...], list[Played]] = {}
     for one in played:
-        fields: Mapping[str, Any] = one
-        groups.setdefault(tuple(fields[name] for name in names), []).append(one)
+        groups.setdefault(tuple(getattr(one, name) for name in names), []).append(one)
     return groups

@@ -150,6 +150,11 @@ class Config(Group):
         """Vector steps that they may be ahead of the learner."""
         return self.actor.pool.max_lead if isinstance(self.actor.pool, Processes) else 0
 
+    def scaled(self, reward_scale: float) -> Self:
+        """The run with a number for its reward scale."""
+        learner = self.learner.model_copy(update={"reward_scale": reward_scale})
+        return self.model_copy(update={"learner": learner})
+
     def on_cpu(self) -> Self:
         """The run without a GPU."""
         return self.model_copy(update={"device": "cpu", "cuda_graphs": False})

@@ -23,14 +23,6 @@ spread that they see is far smaller than for an agent that finds it each time.""
 Array = NDArray[np.float64]
 
 
-def settled(config: Config, known: float | None = None) -> Config:
-    """The run with a number for its reward scale: its own, a `known` one, or else the task's as measured."""
-    if config.learner.reward_scale != "auto":
-        return config
-    learner = config.learner.model_copy(update={"reward_scale": known or measured(config)})
-    return config.model_copy(update={"learner": learner})
-
-
 def measured(config: Config) -> float:
     """1 / sigma of the task's returns (`spread`), at most `LARGEST` for its largest reward; 1 where random
     actions never earn anything."""

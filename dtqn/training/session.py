@@ -22,7 +22,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level, checkpoint, machine, messages, reward_scale
+from dtqn.training import chance_level, checkpoint, machine, messages
 from dtqn.training.callbacks import Callbacks
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
@@ -140,11 +140,9 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
-    """The run as its last checkpoint has it; a CheckpointError where it cannot go on from that.
-
-    `about` is what the checkpoint says of the run.
-    """
-    trainer = _make_trainer(reward_scale.settled(config, about.get("reward_scale")), directory)
+    """The run as its last checkpoint has it, which says `about` of it; a CheckpointError where it is damaged."""
+    is_auto, known = config.learner.reward_scale == "auto", about.get("reward_scale")
+    trainer = _make_trainer(config.scaled(known) if is_auto and known else config, directory)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))

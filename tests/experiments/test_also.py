@@ -39,14 +39,14 @@ def test_figures_are_those_of_eval_and_nothing_is_played_twice(tmp_path, monkeyp
     file, said = tmp_path / "also.json", []
     played = also.measured([config], tmp_path, [LONGER], file, said.append)
     for one, timesteps in zip(played, (8, 11), strict=True):
-        result = dtqn.evaluate(run, also.EPISODES, also.SEED, other_task={"env": one["env"]})
-        assert (one["name"], one["value"], one["timesteps"]) == ("success", result.success, timesteps)
-    assert [one["env"] for one in played] == [TASK, LONGER] and len(said) == 2
+        result = dtqn.evaluate(run, also.EPISODES, also.SEED, other_task={"env": one.env})
+        assert (one.name, one.value, one.timesteps) == ("success", result.success, timesteps)
+    assert [one.env for one in played] == [TASK, LONGER] and len(said) == 2
     monkeypatch.setattr(trained, "evaluate_run", None)
     assert (
         also.measured([config], tmp_path, [LONGER], file, said.append)
         == played
-        == json.loads(file.read_text())
+        == [also.Played(**one) for one in json.loads(file.read_text())]
     )
     table = also.lines(played)
     assert len(table) == 3 and table[2].startswith(f"{TASK}  gru    {LONGER}  11")
