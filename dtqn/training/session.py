@@ -140,7 +140,7 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
-    """The run as its last checkpoint has it, which says `about` of it; a CheckpointError where it is broken."""
+    """The run as its last checkpoint, which says `about` of it, has it; a CheckpointError where it cannot."""
     is_auto, known = config.learner.reward_scale == "auto", about.get("reward_scale")
     trainer = _make_trainer(config.scaled(known) if is_auto and known else config, directory)
     try:
