@@ -7,7 +7,6 @@ keeps what came out, so that nothing is played twice and the table and the figur
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dtqn import plots
-from dtqn.experiments.intervals import band
 from dtqn.files import write_whole
 from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.task import on_task, out_of_reach, task_of
@@ -25,7 +22,6 @@ from dtqn.training.directory import RunDir, config_hash
 
 EPISODES, SEED = 500, 7
 """As of the command `eval`."""
-_AXIS = "timesteps of the longest episode"
 
 
 class Played(NamedTuple):
@@ -51,7 +47,8 @@ def read_tasks(names: Sequence[str]) -> list[str]:
     """Names of tasks; `t-maze-passive-{100,1000}` stands for two."""
     tasks = []
     for name in names:
-        head, several, tail = re.match(r"([^{]*)\{?([^{}]*)\}?(.*)", name).groups()  # type: ignore[union-attr]
+        head, _, rest = name.partition("{")
+        several, _, tail = rest.partition("}")
         tasks += [f"{head}{one}{tail}" for one in several.split(",")]
     return tasks
 
@@ -71,14 +68,13 @@ def measured(
     known = {_key(one): one for one in _read(file)}
     found = []
     for config in configs:
+        directory, digest = RunDir.of_config(config, runs_dir), config_hash(config)
+        name = f"{config.agent} seed {config.seed} trained on {config.env}"
         for env in dict.fromkeys([config.env, *tasks]):
-            directory = RunDir.of_config(config, runs_dir)
-            key = (config_hash(config), config.env, config.agent, config.seed, env)
+            key = (digest, config.env, config.agent, config.seed, env)
             if key not in known and directory.read_result() is not None:
-                say(
-                    f"{env}: {EPISODES} episodes of {config.agent} seed {config.seed} trained on {config.env}"
-                )
-                known[key] = _play(config, directory, env)
+                say(f"{env}: {EPISODES} episodes of {name}")
+                known[key] = _play(config, digest, directory, env)
                 write_whole(file, json.dumps([one._asdict() for one in known.values()], indent=1) + "\n")
             found += [known[key]] if key in known else []
     return found
@@ -88,23 +84,20 @@ def _key(one: Played) -> tuple[Any, ...]:
     return one.settings_hash, one.trained_on, one.agent, one.seed, one.env
 
 
-def _play(config: Config, directory: RunDir, env: str) -> Played:
+def _play(config: Config, digest: str, directory: RunDir, env: str) -> Played:
     from dtqn.training import trained  # which needs torch, as hardly any comparison does
 
     task = task_of(on_task(config, {"env": env}))
     result = trained.evaluate_run(directory, EPISODES, SEED, "last", None, {"env": env})
-    name, value = "success", result.success
-    if value is None:
-        name, value = "return", result.episode_return
     return Played(
         trained_on=config.env,
         agent=config.agent,
         seed=config.seed,
-        settings_hash=config_hash(config),
+        settings_hash=digest,
         env=env,
         timesteps=task.horizon,
-        name=name,
-        value=value,
+        name="success" if task.has_success else "return",
+        value=result.score,
         episodes=result.episodes,
     )
 
@@ -121,7 +114,7 @@ def _read(file: Path) -> list[Played]:
 def lines(played: Sequence[Played]) -> list[str]:
     """A table: a line for each agent and task, over the seeds."""
     rows = [("trained on", "agent", "played on", "timesteps", "runs", "mean", "min to max")]
-    for (trained_on, agent, env), of in _grouped(played, "trained_on", "agent", "env").items():
+    for (trained_on, agent, env), of in grouped(played, "trained_on", "agent", "env").items():
         values, timesteps = [one.value for one in of], of[0].timesteps
         length = "no limit" if timesteps is None else str(timesteps)
         spread = f"{min(values):.3g} to {max(values):.3g}"
@@ -130,25 +123,8 @@ def lines(played: Sequence[Played]) -> list[str]:
     return columns(rows)
 
 
-def draw(played: Sequence[Played], folder: Path) -> None:
-    """Write the figure of success, or the return, against the tested length; a panel a task of training."""
-    panels = []
-    for (trained_on, name), of in _grouped(played, "trained_on", "name").items():
-        curves = []
-        for (agent,), mine in _grouped(of, "agent").items():
-            points = {x: [one.value for one in at] for (x,), at in _grouped(mine, "timesteps").items() if x}
-            x = sorted(points)
-            bands = [band(np.array([points[length]])) for length in x]
-            middle, low, high = (np.concatenate(part).tolist() for part in zip(*bands, strict=True))
-            counts = sorted({len(points[length]) for length in x})
-            curves.append(plots.Curve(agent, [float(n) for n in x], middle, low, high, counts, marker="o"))
-        panels.append(plots.Panel(f"trained on {trained_on}", name, curves))
-    note = "last weights, no training on longer tasks; line and band: interquartile mean, minimum and maximum"
-    for suffix in ("png", "svg"):
-        plots.comparison(panels, folder / f"also.{suffix}", _AXIS, note, log=True)
-
-
-def _grouped(played: Sequence[Played], *names: str) -> Mapping[tuple[Any, ...], list[Played]]:
+def grouped(played: Sequence[Played], *names: str) -> Mapping[tuple[Any, ...], list[Played]]:
+    """Those with the same values of these fields, in order, by the values."""
     groups: dict[tuple[Any, ...], list[Played]] = {}
     for one in played:
         groups.setdefault(tuple(getattr(one, name) for name in names), []).append(one)

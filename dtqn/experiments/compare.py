@@ -300,7 +300,7 @@ def _play_also(of: Comparison, out: TextIO) -> None:
     if not played:
         print("--also: no weights of these runs are here", file=out)
         return
-    also.draw(played, of.folder)
+    comparison_pictures.draw_also(played, of.folder)
     print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n", file=out)
 
 

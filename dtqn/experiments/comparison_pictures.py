@@ -9,6 +9,7 @@ import numpy as np
 
 from dtqn import plots
 from dtqn.acting.evaluation import EvaluationResult
+from dtqn.experiments.also import Played, grouped
 from dtqn.experiments.comparison_table import Figures
 from dtqn.experiments.intervals import LEAST_RUNS, Band, band, profile
 from dtqn.experiments.records import Outcome
@@ -47,6 +48,25 @@ def draw_curves(
         panels = [_over_time(env, runs, clock, floors[env], scores[env]) for env, runs in tasks.items()]
         panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
         _write(f"curves-{name}", panels, folder, clock[0], _BANDS)
+
+
+def draw_also(played: Sequence[Played], folder: Path) -> None:
+    """Write what trained agents reach against the tested length, a panel a task of training.
+
+    Tasks whose episodes may have any length have no place in it.
+    """
+    limited = [one for one in played if one.timesteps is not None]
+    panels = []
+    for (trained_on, name), of in grouped(limited, "trained_on", "name").items():
+        curves = []
+        for (agent,), mine in grouped(of, "agent").items():
+            lengths = {x: at for (x,), at in sorted(grouped(mine, "timesteps").items())}
+            bands = [band(np.array([[one.value for one in at]])) for at in lengths.values()]
+            curves.append(_curve(agent, list(lengths), bands, map(len, lengths.values()), marker="o"))
+        panels.append(plots.Panel(f"trained on {trained_on}", name, curves))
+    if panels:
+        note = f"last weights, no training on the other tasks; {_BANDS}"
+        _write("also", panels, folder, "timesteps of the longest episode", note, log=True)
 
 
 def draw_suite(suite: Suite, runs: Sequence[Figures], folder: Path) -> None:

@@ -52,12 +52,12 @@ GONE = {
     "actor.burst_length": Gone(1.0, "the choice of a burst's length", "5aeacee"),
     "tracker": Gone("wandb", "TensorBoard", "ee5628d"),
     "learner.munchausen_clip": Gone(1.0, "the choice of Munchausen's l_0", "ee5628d"),
-    "learner.munchausen": Gone(False, "Munchausen's bootstrap", "0bdead20"),
+    "learner.munchausen": Gone(False, "Munchausen's bootstrap", "0bdead2"),
     "learner.munchausen_alpha": Gone(
-        0.9, "Munchausen's bootstrap", "0bdead20", unread=("learner.munchausen", False)
+        0.9, "Munchausen's bootstrap", "0bdead2", unread=("learner.munchausen", False)
     ),
     "learner.munchausen_temperature": Gone(
-        0.03, "Munchausen's bootstrap", "0bdead20", unread=("learner.munchausen", False)
+        0.03, "Munchausen's bootstrap", "0bdead2", unread=("learner.munchausen", False)
     ),
     "network.compression_rate": Gone(4, "the choice of the steps of a compressed slot", "ee5628d"),
     "replay.initial_priority": Gone(

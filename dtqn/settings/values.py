@@ -65,7 +65,8 @@ class AutoOr:
         if value == "auto":
             return value
         number = _number(value, {int}) if self.kind is int else float(str(value))
-        if type(number) is not self.kind or not self.low <= number < math.inf or number == 0:
+        is_beyond = self.kind is float and not self.low < number < math.inf  # nor is it NaN
+        if type(number) is not self.kind or number < self.low or is_beyond:
             raise ValueError(f"neither auto nor {self.legal}")
         return number
 

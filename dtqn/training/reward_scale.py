@@ -35,9 +35,7 @@ def measured(config: Config) -> float:
         for _ in range(ENV_STEPS // NUM_ENVS):
             _, reward, terminated, truncated, _ = env.step(generator.integers(actions, size=NUM_ENVS))
             steps.append((reward, terminated, truncated, last))
-            last = (
-                terminated | truncated
-            )  # the next step begins an episode, and its action counts for nothing
+            last = terminated | truncated  # the next step only begins an episode
     finally:
         env.close()
     reward, terminated, truncated, begins = (np.array(part) for part in zip(*steps, strict=True))

@@ -141,8 +141,8 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
     """The run as its last checkpoint, which says `about` of it, has it; a CheckpointError where it cannot."""
-    is_auto, known = config.learner.reward_scale == "auto", about.get("reward_scale")
-    trainer = _make_trainer(config.scaled(known) if is_auto and known else config, directory)
+    known = about.get("reward_scale")  # earlier checkpoints lack it, with a number in the settings
+    trainer = _make_trainer(config.scaled(known) if known else config, directory)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))

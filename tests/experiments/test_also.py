@@ -10,6 +10,7 @@ import pytest
 import dtqn
 from dtqn import cli
 from dtqn.experiments import also
+from dtqn.experiments.comparison_pictures import draw_also
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import trained
@@ -50,8 +51,11 @@ def test_figures_are_those_of_eval_and_nothing_is_played_twice(tmp_path, monkeyp
     )
     table = also.lines(played)
     assert len(table) == 3 and table[2].startswith(f"{TASK}  gru    {LONGER}  11")
-    also.draw(played, tmp_path)
+    draw_also(played, tmp_path)
     assert (tmp_path / "also.png").stat().st_size > 5000
+    (tmp_path / "empty").mkdir()
+    draw_also([one._replace(timesteps=None) for one in played], tmp_path / "empty")
+    assert not list((tmp_path / "empty").iterdir())
 
     file.write_text("[{}]")
     with pytest.raises(ConfigError, match=r"also.json: is damaged; put it back"):
