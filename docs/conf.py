@@ -28,6 +28,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 default_role = "py:obj"
 autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
 autodoc_typehints = "description"
 html_theme = "furo"
 html_title = "dtqn"
