@@ -57,7 +57,7 @@ conf.PACKAGES += ("planted_lamps",)
 
 def _build(source: Path, out: Path) -> list[str]:
     """The warnings of a site."""
-    command = [sys.executable, "-m", "sphinx", "-q", "--keep-going", str(source), str(out)]
+    command = [sys.executable, "-m", "sphinx", "-q", "--no-color", "--keep-going", str(source), str(out)]
     built = subprocess.run(command, capture_output=True, text=True, check=True)
     return [line.removeprefix("WARNING: ").removesuffix(" [docstring]") for line in built.stderr.splitlines()]
 
