@@ -12,7 +12,7 @@ import gymnasium
 from dtqn.networks import own_networks
 from dtqn.networks.heads import DuelingHead, QHead
 from dtqn.networks.q_network import AuxiliaryLoss, Core, Encoder, Head, QNetwork
-from dtqn.networks.recall import Recall, RecallingHead
+from dtqn.networks.recall import Recall, RecallingHead, with_values
 from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.settings.config import NetworkConfig
 from dtqn.settings.named_code import found
@@ -77,7 +77,9 @@ def _head(config: NetworkConfig, observation_space: gymnasium.Space, num_actions
         hidden_width=config.head_width,
         prediction=found(config.distribution.made_by)(**config.distribution.own_settings()),
     )
-    if not config.recall_weight or not config.core.remembers:  # what cannot remember is not asked to
+    # What cannot remember is not asked to, and numbers that measure something have no values to name.
+    can_recall = config.core.remembers and with_values(observation_space)
+    if not config.recall_weight or not can_recall:
         return head
     recall = Recall(observation_space=observation_space, width=config.width, weight=config.recall_weight)
     return RecallingHead(head, recall)

@@ -71,20 +71,22 @@ def cases(parts: Mapping[str, gymnasium.Space]) -> dict[str, int]:
     return found if len(found) < len(parts) and math.prod(found.values()) <= MOST_CASES else {}
 
 
+def with_values(space: gymnasium.Space) -> dict[str, tuple[gymnasium.Space, Codes]]:
+    """Its parts that have values, by key; "" for a space that is no Dict. Empty where none has."""
+    parts = dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
+    return {key: (part, held) for key, part in parts.items() if (held := codes(part)) is not None}
+
+
 class Shown(nn.Module):
     """Which values each step's observation shows, in which of the `cases`."""
 
     def __init__(self, space: gymnasium.Space) -> None:
-        """Read those parts of a Dict that have values; a ValueError where none has."""
+        """Read those parts that have values, at least one."""
         super().__init__()
-        parts = dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
-        found = {key: held for key, part in parts.items() if (held := codes(part)) is not None}
-        if not found:
-            raise ValueError(
-                f"network.recall_weight is above 0, but observation space {space} has no values to recall; "
-                "Discrete, MultiDiscrete and MultiBinary have; try 0"
-            )
-        self._cases = cases({key: parts[key] for key in found})
+        read = with_values(space)
+        parts = {key: part for key, (part, _) in read.items()}
+        found = {key: held for key, (_, held) in read.items()}
+        self._cases = cases(parts)
         self._apart = {
             key: held.size for key, held in found.items() if self._cases and key not in self._cases
         }

@@ -10,8 +10,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from dtqn.networks.recall import Recall, RecallingHead, Shown
-from dtqn.settings.config import LearnerConfig
+from dtqn.networks.builder import build
+from dtqn.networks.recall import Recall, RecallingHead, Shown, with_values
+from dtqn.settings.config import LearnerConfig, NetworkConfig
 from dtqn.types import Sequences, StepInputs
 from tests.cases import inputs, make
 from tests.learning.batches import make_batch
@@ -85,12 +86,6 @@ def test_cells_of_a_picture_share_values_channel_by_channel() -> None:
     assert shown(space, picture) == [{0, 2, 3}]
 
 
-@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (3,)), spaces.Dict(a=spaces.Box(0, 1))])
-def test_numbers_have_no_values(space: gymnasium.Space) -> None:
-    with pytest.raises(ValueError, match=r"network.recall_weight is above 0, but .* no values to recall"):
-        Shown(space)
-
-
 def timesteps(values: list[int]) -> StepInputs:
     numbers = torch.tensor([values])
     return StepInputs(numbers, numbers, numbers.double(), numbers < 0)
@@ -131,8 +126,12 @@ def test_the_loss_by_hand() -> None:
     assert losses([-9, -9], [1, 1, -9], 5) == pytest.approx([half] * 2)
 
 
-def test_an_agent_without_memory_is_not_asked() -> None:
+def test_neither_an_agent_without_memory_nor_one_that_sees_numbers_is_asked() -> None:
     assert not isinstance(make("discrete", core="none", recall_weight=0.5).head, RecallingHead)
+    for space in (spaces.Box(-1, 1, (3,)), spaces.Dict(a=spaces.Box(0, 1))):
+        assert not with_values(space)
+        built = build(NetworkConfig(recall_weight=0.5), space, 2)
+        assert not isinstance(built.head, RecallingHead)
 
 
 def test_q_values_are_those_of_the_head_that_it_is_put_beside() -> None:
