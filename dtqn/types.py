@@ -96,8 +96,6 @@ class Sequences(NamedTuple):
     """[B, P] each: what actors told besides inputs (`dtqn.acting.timesteps.FACTS`), if it is known."""
     learn_facts: dict[str, Tensor] = {}  # noqa: RUF012
     """[B, R] each."""
-    novel_share: Tensor | None = None
-    """[B] float, all alike: the share of recent steps that led to a new observation; None: nobody asks."""
     packing: Any = None
     """A `dtqn.networks.packing.Packing` of this batch, for networks to share; None: each makes its own."""
 

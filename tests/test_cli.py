@@ -17,7 +17,6 @@ from dtqn.commands import argtypes, parser, trained
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.run import EvaluationConfig
-from dtqn.settings.task import task_of
 from dtqn.training import plan
 from dtqn.training import trained as playing
 from dtqn.training.directory import RunDir, config_hash
@@ -273,7 +272,7 @@ def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
         (
             ["--env", "CartPole-v1", "--learner.novelty_weight", "0.1"],
             "learner.novelty_weight is 0.1, but observations of CartPole-v1 have real numbers, which hardly "
-            "ever come twice; try 0, or learner.novelty_centred true",
+            "ever come twice; try 0",
         ),
         (["--env", "car-flag", "--learner.repeat_cost", "1"], "learner.repeat_cost is 1.0, but observations"),
         (
@@ -309,15 +308,6 @@ def test_what_cannot_run_is_refused_before_there_is_a_folder(
 def test_a_ceiling_of_success_is_told(capsys):
     assert cli.main(["envs", "--env", "gridverse-memory-four-rooms-7x7"]) == 0
     assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("env", "more"),
-    [("gridverse-memory-7x7", {}), ("CartPole-v1", {"learner.novelty_centred": "true"})],
-)
-def test_novelty_needs_observations_that_come_twice_or_is_centred(env, more):
-    flags = {"env": env, "learner.novelty_weight": "0.1", "learner.repeat_cost": "0.1"}
-    assert task_of(resolve(None, flags | more, {})).id == env
 
 
 def test_a_gpu_that_is_full_is_one_line_for_any_command(

@@ -6,10 +6,6 @@ shown yet (`learner.novelty_weight`) tells them apart at each step. It is the ep
 Up's reward (Badia et al. 2020, arXiv 2002.06038, section 3) for observations that are equal or not: 1 for
 the first and 0 for all others. Episodes know nothing of each other, so it does not wear off, which suits
 tasks with a new layout in each episode (Henaff et al. 2023, arXiv 2306.03236).
-
-Such a reward also pays for more steps, and where all observations are new for nothing else. Less its mean
-over recent steps (`learner.novelty_centred`) it pays for searching better than of late.
-That mean lags, and is one for all of an episode, so a step may earn more or less than 0 in the mean.
 """
 
 from __future__ import annotations
@@ -22,8 +18,6 @@ from numpy.typing import NDArray
 
 Arrays: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 """The observations of N environments, [N, ...]."""
-
-_RECENT_STEPS = 10_000
 
 
 @functools.cache
@@ -73,23 +67,3 @@ class Novelty:
     def set_state(self, state: dict[str, Any]) -> None:
         ends = np.cumsum(np.asarray(state["counts"]))[:-1]
         self._shown = [set(part.tolist()) for part in np.split(np.asarray(state["shown"]), ends)]
-
-
-class NovelShare:
-    """The share of recent env steps, of all environments, that led to what was new to its episode."""
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self._steps = 0
-
-    def count(self, steps: int, novel: int) -> None:
-        """So many more steps have shown something, and so much of it was new; the last 10 000 or so count."""
-        if steps:
-            self._steps = min(self._steps + steps, _RECENT_STEPS)
-            self.value += (novel - self.value * steps) / self._steps
-
-    def get_state(self) -> dict[str, Any]:
-        return {"value": self.value, "steps": self._steps}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.value, self._steps = state["value"], state["steps"]

@@ -39,7 +39,7 @@ class Objective:
         config, action, facts = self.config, batch.learn.prev_action[:, 1:].long(), batch.learn_facts
         with torch.no_grad():
             selector = (chooser if config.double_q else target).q
-            reward = self._reward(batch.learn.reward, facts.get("novel"), batch.novel_share)
+            reward = self._reward(batch.learn.reward, facts.get("novel"))
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
             steps = returns.Steps(
@@ -55,14 +55,9 @@ class Objective:
         errors = self._prediction.errors(at_steps, action, regressed_on, mask)
         return errors._replace(traces=following.traces(mask))
 
-    def first_td_errors(
-        self, told: Mapping[str, Tensor], novel_share: Tensor | None, learn_timesteps: Tensor
-    ) -> Tensor:
-        """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each.
-
-        `novel_share` [B] is the field of `Sequences`.
-        """
-        reward = self._reward(told["reward"], told["novel"], novel_share)
+    def first_td_errors(self, told: Mapping[str, Tensor], learn_timesteps: Tensor) -> Tensor:
+        """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each."""
+        reward = self._reward(told["reward"], told["novel"])
         q_max, q_taken = told["q_max"], told["q_taken"]
         steps = returns.Steps(reward, told["discount"], learn_timesteps, q_max, q_taken, told)
         td_error = self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
@@ -70,17 +65,10 @@ class Objective:
             td_error += returns.cost_of(q_taken - q_max, self.config.bootstrap.alpha)[:, :-1]
         return td_error
 
-    def _reward(self, reward: Tensor, novel: Tensor | None, share: Tensor | None) -> Tensor:
-        """The learner's reward, [B, R]: the task's, scaled, and more where `novel` than elsewhere.
-
-        If the addition is centred, it is 0 on average over steps whose share of novel ones is `share` [B].
-        """
+    def _reward(self, reward: Tensor, novel: Tensor | None) -> Tensor:
+        """The learner's reward, [B, R]: the task's, scaled, and more where `novel` than elsewhere."""
         scaled, config = reward * self.config.scale, self.config
         if novel is None or not config.reads_novelty:
             return scaled
         cost = config.repeat_cost
-        weight, is_novel = config.novelty_weight + cost, novel.to(scaled.dtype)
-        if config.novelty_centred:
-            assert share is not None
-            return scaled + weight * (is_novel - share[:, None].to(scaled.dtype))
-        return scaled + weight * is_novel - cost
+        return scaled + (config.novelty_weight + cost) * novel.to(scaled.dtype) - cost

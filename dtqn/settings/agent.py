@@ -78,8 +78,6 @@ class LearnerConfig(Group):
     """Reward, in the loss only, for each observation that its episode had not shown before."""
     repeat_cost: float = Field(0.0, ge=0)
     """Cost, in the loss only, of each observation that its episode had shown before."""
-    novelty_centred: bool = False
-    """Less their mean over recent steps, which lags where it moves (novelty_weight, repeat_cost)."""
     target_update: Annotated[SerializeAsAny[Member], updates.TARGET_UPDATES] = updates.Soft()
     """Move the target network a little at every update, or copy it every so often; none: the online network
     bootstraps itself."""
@@ -102,11 +100,6 @@ class LearnerConfig(Group):
         return self.novelty_weight > 0 or self.repeat_cost > 0
 
     def misfits(self) -> Iterator[str]:
-        if self.novelty_centred and not self.reads_novelty:
-            yield (
-                "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0: "
-                "there is nothing to centre; try false, or learner.novelty_weight 0.1"
-            )
         has_target = self.target_update.name != "none"
         if self.next_window and has_target and self.bootstrap.name == "advantage":
             yield (

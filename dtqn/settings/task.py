@@ -31,11 +31,10 @@ def task_of(config: Config) -> envs.TaskSpec:
         )
     for name in ("novelty_weight", "repeat_cost"):
         value = getattr(config.learner, name)
-        # Centred, it pays nothing where all observations are new.
-        if value and not config.learner.novelty_centred and not spec.observations_repeat:
+        if value and not spec.observations_repeat:
             raise MisfitError(
                 f"learner.{name} is {value}, but observations of {config.env} have real numbers, which "
-                "hardly ever come twice; try 0, or learner.novelty_centred true"
+                "hardly ever come twice; try 0"
             )
     return spec
 

@@ -27,7 +27,7 @@ METRICS = [
         "replay/": "steps sequences saturated priority_minimum priority_mean priority_maximum "
         "importance_weight_min learned_steps_per_update parameter_age memory_age delta_q_share delta_q_first "
         "delta_q_last stale_action_share stale_action_loss",
-        "actor/": "epsilon novel_share lead parameter_age restarts",
+        "actor/": "epsilon lead parameter_age restarts",
         "speed/": "env_steps_per_second learner_steps_per_second",
     }.items()
     for name in names.split()

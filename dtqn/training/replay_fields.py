@@ -146,10 +146,8 @@ class Schema:
         named = {name: self._tensor(timesteps[name]) for name in self.input_names}
         return StepInputs(observation_of(named), named["prev_action"], named["reward"], named["first"])
 
-    def sequences(
-        self, batch: SequenceBatch, importance_weights: np.ndarray, novel_share: float | None = None
-    ) -> Sequences:
-        """A sampled batch as the learner reads it; `novel_share` is asked for by a reward that is centred."""
+    def sequences(self, batch: SequenceBatch, importance_weights: np.ndarray) -> Sequences:
+        """A sampled batch as the learner reads it."""
         valid = batch.memory_valid if self.memory.is_read else batch.memory_valid[:, :0]
         kept = valid.shape[1]
         memory = {name: batch.memory[f"{_MEMORY}{name}"] for name in self.timesteps.memory}
@@ -169,7 +167,6 @@ class Schema:
             importance_weights=self._tensor(importance_weights),
             burn_in_facts=burn_in_facts,
             learn_facts=learn_facts,
-            novel_share=None if novel_share is None else self._tensor(np.full(len(valid), novel_share)),
         )
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -16,7 +16,6 @@ import torch
 
 import envs
 from dtqn.acting.evaluation import film
-from dtqn.acting.novelty import NovelShare
 from dtqn.acting.timesteps import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
@@ -34,7 +33,7 @@ from replay import SampleInfo, SequenceBatch
 SUCCESS_WINDOW = 100
 """Training episodes over which `train/success`, `train/return` and `train/length` are means, or as many as
 there are environments where these are more."""
-_PARTS = ("novel_share", "learner", "updates", "evaluator")
+_PARTS = ("learner", "updates", "evaluator")
 """The parts of a trainer that keep a state of their own."""
 
 
@@ -65,7 +64,6 @@ class Trainer:
         self.updates = setup.make_updates(config, self.replay, self.generator)
         self.staleness = setup.make_staleness(config, self.replay, self.schema, self.learner)
         self._learning_rate_share = setup.learning_rate_share(config)
-        self.novel_share = NovelShare()
         self.resume_is_exact = True
         """False once it has gone on from a state without the environments'. The actor then begins new
         episodes, and replay ends the open ones, as truncated, where the first timesteps of these come in."""
@@ -131,8 +129,6 @@ class Trainer:
 
     def _act(self) -> None:
         timesteps, episodes = self.actor.vector_step()
-        led_to = timesteps.novel[~timesteps.first]
-        self.novel_share.count(len(led_to), int(np.count_nonzero(led_to)))
         ids = self.replay.append(self.schema.stored(timesteps))
         if len(ids) and self.updates.reads_priorities and self.config.replay.priority_exponent > 0:
             self.replay.update_priorities(ids, self._first_priorities(ids))
@@ -148,8 +144,7 @@ class Trainer:
                 f"the network's Q-values are not finite at {self.env_steps} env steps; "
                 "observations may be too large for it: scale them, to -1 to 1 or so"
             )
-        share = torch.full((len(ids),), self.novel_share.value, dtype=torch.float64)
-        td_error = self.learner.objective.first_td_errors(told, share, torch.from_numpy(counts))
+        td_error = self.learner.objective.first_td_errors(told, torch.from_numpy(counts))
         mask = length_mask(torch.from_numpy(learned), td_error.shape[1])
         priorities = losses.sequence_priority(td_error, mask)
         if not priorities.isfinite().all():
@@ -173,8 +168,7 @@ class Trainer:
         self._has_ended |= ended
 
     def _learn(self, sampled: SequenceBatch, info: SampleInfo) -> None:
-        share = self.novel_share.value if self.config.learner.novelty_centred else None
-        batch = self.schema.sequences(sampled, info.importance_weights, share)
+        batch = self.schema.sequences(sampled, info.importance_weights)
         try:
             update = self.learner.update(batch, self._learning_rate_share(self.env_steps))
         except NonFiniteError as error:
@@ -214,8 +208,6 @@ class Trainer:
         row["learner/skipped_updates"] = self.learner.skipped_updates
         row["learner/learning_rate"] = self.learner.learning_rate
         row |= self.actor.metrics()
-        if self.config.learner.reads_novelty:
-            row["actor/novel_share"] = self.novel_share.value
         row["replay/steps"] = self.replay.num_steps
         row["replay/sequences"] = self.replay.num_sequences
         if self.replay.saturated:

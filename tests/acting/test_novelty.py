@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtqn.acting.novelty import NovelShare, Novelty, fingerprints
+from dtqn.acting.novelty import Novelty, fingerprints
 from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.training.trainer import Trainer
@@ -73,20 +73,3 @@ def test_nobody_counts_where_nobody_asks() -> None:
     trainer = Trainer(config_of())
     assert not any(trainer.actor.vector_step()[0].novel.any() for _ in range(5))
     trainer.close()
-
-
-def test_the_share_is_the_mean_of_the_recent_steps() -> None:
-    """Of all steps up to 10 000; then it is within 1 % of a rate that has changed 60 000 steps ago."""
-    generator = np.random.default_rng(1)
-    share, resumed = NovelShare(), NovelShare()
-    share.count(0, 0)
-    assert share.value == 0
-    counts = [(int(steps), int(generator.integers(steps + 1))) for steps in generator.integers(0, 17, 1000)]
-    for steps, novel in counts:
-        share.count(steps, novel)
-    assert share.value == pytest.approx(sum(n for _, n in counts) / sum(s for s, _ in counts), rel=1e-12)
-    resumed.set_state(share.get_state())
-    for _ in range(6000):
-        share.count(10, 2)
-        resumed.count(10, 2)
-    assert share.value == resumed.value == pytest.approx(0.2, abs=0.002)

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 from pathlib import Path
 
@@ -82,20 +83,6 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
         assert len({each.learner.gamma for each in (config, *others)}) == 1, "gamma is the suite's"
 
 
-def test_one_preset_serves_all_tasks_of_the_dtqn_paper():
-    """The suite is `dtqn` in all else, and no setting comes from a task."""
-    one, families = suites.read("dtqn-one-preset"), suites.read("dtqn")
-    same, other = ([(t.name, _env_steps(t), t.scores) for t in suite.tasks] for suite in (one, families))
-    assert same == other
-    assert one.published == families.published and families.file.task_presets
-    first, *others = compare.plan(["gtrxl"], [101], None, {}, one)
-    given = resolve(None, {"env": "hallway", "agent": "gtrxl"}, {})
-    assert first.learner.gamma == 0.97 != given.learner.gamma
-    for config in others:
-        assert (config.network, config.learner) == (first.network, first.learner), config.env
-        assert (config.replay, config.actor) == (first.replay, first.actor), config.env
-
-
 @pytest.mark.parametrize("agent", ["gtrxl", "lstm", "pqn"])
 def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
     """But for Concentration's gamma.
@@ -171,10 +158,12 @@ def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
     assert [config.warmup_env_steps for config in configs] == [20, 40, 77]
 
 
-def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path):
-    (tmp_path / "top.yaml").write_text("builds_on: dtqn-one-preset\npublished: []\nfigure_axis: k\n")
-    whole, middle = suites.read("dtqn"), suites.read("dtqn-one-preset")
-    top = suites.read(str(tmp_path / "top.yaml"))
+def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path, monkeypatch):
+    shutil.copy(suites._FOLDER / "dtqn.yaml", tmp_path)
+    monkeypatch.setattr(suites, "_FOLDER", tmp_path)
+    (tmp_path / "middle.yaml").write_text("builds_on: dtqn\ntask_presets: false\nsettings: {threads: 1}\n")
+    (tmp_path / "top.yaml").write_text("builds_on: middle\npublished: []\nfigure_axis: k\n")
+    whole, middle, top = map(suites.read, ("dtqn", "middle", "top"))
     assert middle.published == whole.published and not top.published and whole.published
     assert (middle.file.figure_axis, top.file.figure_axis) == (None, "k")
     assert top.file.description == middle.file.description
@@ -193,7 +182,7 @@ def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path):
     [
         ("dtqnn", "own.yaml: builds_on is dtqnn: it is no suite; did you mean dtqn?"),
         ("3", "own.yaml: builds_on is 3: must be the name of a suite"),
-        ("own.yaml", "own.yaml: builds_on is own.yaml: it is no suite; known: dtqn, dtqn-one-preset"),
+        ("own.yaml", "own.yaml: builds_on is own.yaml: it is no suite; known: dtqn, length"),
         ("dtqn\ntask: []", "own.yaml: task is no key of a suite; did you mean tasks?"),
     ],
 )
@@ -543,8 +532,7 @@ def _published(name: str) -> tuple[list[str], list[str]]:
 
 
 _GIVEN = [
-    *("memory-cards-one-preset", "concentration-values", "popgym-reward-scale"),
-    *("step-size", "pqn-popgym", "t-maze-optimism"),
+    *("concentration-values", "popgym-reward-scale", "step-size", "pqn-popgym", "t-maze-optimism"),
 ]
 """Tables whose commands give settings that have other defaults or presets by now."""
 
@@ -561,7 +549,7 @@ def test_the_commands_of_published_tables_find_their_records(monkeypatch, name):
     assert asked[0].configs and [each.agent for each in asked[0].configs if shelf.find(each) is None] == []
 
 
-@pytest.mark.parametrize("name", ["dtqn", "dtqn-one-preset-lstm", "t-maze", "popgym-easy", "gates-7x7"])
+@pytest.mark.parametrize("name", ["dtqn", "t-maze", "popgym-easy", "gates-7x7"])
 def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatch, name):
     """The command below a published table counts every record and trains nothing."""
     published, words = _published(f"results/{name}")

@@ -112,5 +112,4 @@ def make_batch(
         importance_weights=torch.rand(batch, generator=generator, dtype=torch.float64).to(dtype) + 0.2,
         burn_in_facts={"novel": novel(burned)},
         learn_facts={"novel": novel(learned)},
-        novel_share=torch.full((batch,), 0.37, dtype=torch.float64),
     )

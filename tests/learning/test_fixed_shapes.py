@@ -81,7 +81,6 @@ def of(case: dict[str, Any], device: str = "cpu", **given: Any) -> tuple[Learner
             "learning_rate": 2**-10,
             "novelty_weight": 0.3,
             "repeat_cost": 0.2,
-            "novelty_centred": True,
             "weight_decay": 0.5,
             "max_grad_norm": 0.5,
         }

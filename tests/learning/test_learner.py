@@ -55,7 +55,6 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"n_step": 1}, {"recall_weight": 3.0, "core": "gru", "dueling": False}, "multi_discrete"),
     ({"novelty_weight": 0.7}, {}, "multi_discrete"),
     ({"repeat_cost": 0.3}, {}, "discrete"),
-    ({"novelty_weight": 0.6, "repeat_cost": 0.2, "novelty_centred": True}, {}, "multi_discrete"),
     ({"novelty_weight": 0.2, "bootstrap": "advantage"}, {}, "discrete"),
     (
         {"novelty_weight": 0.4, "repeat_cost": 0.5, "returns": "watkins", "weight_decay": 8.0},

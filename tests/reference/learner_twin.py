@@ -185,9 +185,6 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     if "novel" in batch.learn_facts:
         for t in range(size):
             reward[t] += config.novelty_weight if batch.learn_facts["novel"][b, t] else -config.repeat_cost
-            if config.novelty_centred:
-                share = float(batch.novel_share[b])
-                reward[t] -= config.novelty_weight * share - config.repeat_cost * (1 - share)
     costs = [0.0] * len(actions)
     if config.bootstrap.name == "advantage":
         for t, action in enumerate(actions):

@@ -108,7 +108,6 @@ class NaiveTrainer:
         self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
         self.tried: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(self.num_envs)]
         """The observations of each environment's episode so far."""
-        self.novel_share, self.steps_in_share = 0.0, 0
         self.env_steps = self.updates_due = self.evaluations = 0
 
     def seed(self, *key: int) -> np.random.SeedSequence:
@@ -192,11 +191,6 @@ class NaiveTrainer:
             timesteps.append(timestep)
             actions.append(action)
         self.env_steps += self.last.count(False)
-        led_to = [timestep["novel"] for timestep in timesteps if not timestep["first"]]
-        if led_to:
-            self.steps_in_share += len(led_to)
-            assert self.steps_in_share <= 10_000, "a plain mean is that of fewer steps"
-            self.novel_share += sum(new - self.novel_share for new in led_to) / self.steps_in_share
         stored = {name: np.array([timestep[name] for timestep in timesteps]) for name in timesteps[0]}
         for id_ in self.replay.append(stored, list(range(self.num_envs))):
             if self.config.replay.priority_exponent > 0:
@@ -214,7 +208,6 @@ class NaiveTrainer:
             [
                 config.reward_scale * float(step["reward"])
                 + (config.novelty_weight if step["novel"] else -config.repeat_cost)
-                - self.mean_of_novelty()
                 for step in learn
             ],
             [float(step["discount"]) for step in learn],
@@ -225,12 +218,6 @@ class NaiveTrainer:
         )
         deltas = [y[t] - float(learn[t]["q_taken"]) for t in range(sequence["learned_steps"])]
         return losses.priority(deltas, 0.9)
-
-    def mean_of_novelty(self) -> float:
-        config, share = self.config.learner, self.novel_share
-        if not config.novelty_centred:
-            return 0.0
-        return config.novelty_weight * share - config.repeat_cost * (1 - share)
 
     # Learning.
 
@@ -297,7 +284,6 @@ class NaiveTrainer:
                 }
                 for name, block in (("burn_in", burn_in), ("learn", learn))
             },
-            novel_share=torch.full((len(ids),), self.novel_share, dtype=torch.float64),
         )
 
     def inputs(self, blocks: list[list[dict[str, Any]]]) -> StepInputs:

@@ -151,9 +151,7 @@ def _values(field):
 
 
 # Those that some value of another setting contradicts are left out.
-_BOUND = {
-    *("learner.next_window", "learner.auxiliary_weight", "learner.novelty_centred"),
-}
+_BOUND = {"learner.next_window", "learner.auxiliary_weight"}
 _FREE = [
     n
     for n in fields_of()

@@ -26,10 +26,6 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
             "network.distribution.v_min is 3.0, not below network.distribution.v_max 3.0",
         ),
         (
-            {"env": "hallway", "learner.novelty_centred": "true"},
-            "learner.novelty_centred is true, but learner.novelty_weight and learner.repeat_cost are 0",
-        ),
-        (
             {"env": "t-maze-passive-50", "network.distribution": "categorical"},
             "learner.reward_scale is 25 with network.distribution.v_min -10 and network.distribution.v_max "
             "10: no atom is the return of a single reward of 1; try network.distribution.v_max 25 and "

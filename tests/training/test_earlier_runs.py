@@ -68,6 +68,7 @@ def test_it_goes_on_and_is_evaluated(run: RunDir, capsys: pytest.CaptureFixture[
         ("learner.ranks", "2", "learning in several processes"),
         ("actor.publish_period", "3", "syncing weights every few updates"),
         ("replay.initial_priority", "max", "the choice of first priorities"),
+        ("learner.novelty_centred", "True", "novelty less its mean"),
         ("network.compression_rate", "3", "the choice of the steps of a compressed slot"),
     ],
 )

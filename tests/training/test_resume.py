@@ -24,7 +24,7 @@ FLAGS = """
     --replay.capacity 2400 --replay.learn_length 9
     --replay.sequence_period 6 --replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 6
     --evaluation.num_envs 6 --task.time_limit 25 --actor.optimism 0.2
-    --learner.novelty_weight 0.2 --learner.novelty_centred true --learner.weight_decay 0.1
+    --learner.novelty_weight 0.2 --learner.weight_decay 0.1
 """
 SMALL = FLAGS.split()
 

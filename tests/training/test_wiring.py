@@ -67,14 +67,6 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
         "replay": {"memory": "zero", "sequence_period": None},
         "evaluation": {"epsilon": 0.4},
     },
-    "novelty less its mean": {
-        "learner": {
-            "env_steps_per_update": 2.0,
-            "novelty_weight": 0.6,
-            "repeat_cost": 0.3,
-            "novelty_centred": True,
-        },
-    },
 }
 """Settings differ from their defaults where a part could be built without them."""
 
