@@ -30,7 +30,7 @@ from dtqn.settings.config import (
     setting_of,
 )
 from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
-from envs import entry_points, yaml_file
+from envs import entry_points, families, yaml_file
 from envs.errors import meant
 
 
@@ -278,17 +278,14 @@ def build(layers: Sequence[Layer]) -> Config:
 
 def _of_task(merged: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with the task's number in place of what depends on it."""
-    found = {name: _BY_HORIZON.fullmatch(value) for name, value in merged.items() if isinstance(value, str)}
-    if not any(found.values()):
+    texts = {name: value for name, value in merged.items() if isinstance(value, str)}
+    found = {name: match for name, text in texts.items() if (match := _BY_HORIZON.fullmatch(text))}
+    if not found:
         return dict(merged)
     horizon = _horizon(str(merged.get("env", Config().env)), str(merged.get("task.time_limit")))
-    chosen = {}
-    for name, by_horizon in found.items():
-        if by_horizon:
-            other = by_horizon["other"] if horizon is NO_HORIZON else None
-            given = other or by_horizon["fixed"] or "horizon"
-            chosen[name] = horizon if given == "horizon" else given
-    return {**merged, **chosen}
+    which = "other" if horizon is NO_HORIZON else "fixed"
+    chosen = {name: match[which] or "horizon" for name, match in found.items()}
+    return {**merged, **{name: horizon if x == "horizon" else x for name, x in chosen.items()}}
 
 
 @functools.cache
@@ -296,6 +293,8 @@ def _horizon(env: str, time_limit: str) -> Any:
     """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
     import envs  # only here, as most of what reads settings does not need the tasks
 
+    if entry_points.split(env) or families.family_of(env) is families.OTHERS:
+        return NO_HORIZON  # a task that is not native fixes none, and would have to be made
     is_given = time_limit.isdecimal() and int(time_limit) > 0
     try:
         found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
