@@ -38,7 +38,7 @@ def _base(env: str, options: dict[str, object], agent: str | None) -> Config:
             return presets.resolve_task(env, {})
         return presets.resolve(None, {"env": env, "agent": agent, **options}, {})
     except ConfigError:  # a task that is not there, or not without its options
-        return Config()
+        return Config() if agent is None else presets.resolve(None, {"agent": agent}, {})
 
 
 def _changes(config: Config, base: Config, groups: tuple[str, ...]) -> str:

@@ -102,7 +102,7 @@ def resolve(
         below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
-        task_presets: whether the task's preset is laid over the agent's.
+        task_presets: whether the task's preset (configs/envs) is laid over the agent's.
         for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)
