@@ -40,7 +40,7 @@ VALUES: dict[str, tuple[int, ...]] = {
 
 def cell(agent: str, setting: str, value: int, seconds: float) -> dict[str, float]:
     """Milliseconds of an update, or of a vector step, and of its matrix products alone."""
-    # A preset's period between sequence starts may be longer than the shortest sequence.
+    # Sequences do not overlap, whatever their length.
     flags = {setting: str(value), "replay.sequence_period": "none"}
     trainer = trainer_of(FILL_ENV_STEPS, agent=agent, **flags)
     action: Callable[[], Any] = trainer.actor.vector_step

@@ -5,7 +5,7 @@
 `untrained` is a network of initial parameters on the first run's task, debugged in the same way: the findings
 on an agent that remembers nothing. Another control is an agent that has learned where the cue tells nothing:
 
-    python run.py --config configs/envs/gridverse-memory.yaml --env benchmarks.shuffled:Shuffled
+    python run.py --config configs/families/gridverse-memory.yaml --env benchmarks.shuffled:Shuffled
 
 `bars` says of each run what it has to show; a control has to fail some of them.
 """

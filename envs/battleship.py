@@ -112,5 +112,4 @@ def find(id: str) -> Native | None:
         "description": f"Sink four unseen ships on {size} x {size} cells, remembering which shots hit.",
         "time_limit": TIME_LIMIT,
         "source": "POBAX (Tao et al., RLC 2025)",
-        "horizon": TIME_LIMIT + 1,
     }

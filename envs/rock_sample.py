@@ -146,5 +146,4 @@ def find(id: str) -> Native | None:
         ),
         "time_limit": TIME_LIMIT,
         "source": "POBAX (Tao et al., RLC 2025)",
-        "horizon": TIME_LIMIT + 1,
     }

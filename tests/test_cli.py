@@ -14,6 +14,7 @@ import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.commands import argtypes, parser, trained
+from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
 from dtqn.settings.run import EvaluationConfig
@@ -99,13 +100,14 @@ def test_all_settings_are_listed_a_line_each(capsys, command):
         indent, leaf, default, *words = re.split(r"\s{2,}", line)
         assert not indent and len(words) == 1
         listed.append(group + leaf.replace("-", "_"))
-        usual = fields_of()[listed[-1]].default
+        usual = presets.usual(listed[-1])
         assert default == str("none" if usual is None else getattr(usual, "name", usual)).lower()
     left_out = {"compare": lambda x: x in ("agent", "seed"), "envs": lambda x: x[:5] != "task."}
     is_left_out = left_out.get("".join(command), lambda name: False)
     assert sorted(listed) == sorted(name for name in fields_of() if not is_left_out(name))
     if not command:
-        assert "  size                  32    B, sequences in a batch" in lines, "a clause alone"
+        size = presets.usual("learner.batches.size")
+        assert f"  size                  {size}   B, sequences in a batch" in lines, "a clause alone"
         assert any(line.endswith(" Layers of a linear map, LayerNorm and ReLU before…") for line in lines)
 
 

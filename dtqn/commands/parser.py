@@ -12,7 +12,7 @@ from typing import Any, NoReturn, get_args
 from pydantic.fields import FieldInfo
 
 from dtqn.program import program
-from dtqn.settings import gone, trust
+from dtqn.settings import gone, presets, trust
 from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
 from dtqn.settings.group import Group
 from dtqn.settings.values import legal, nearest
@@ -142,18 +142,18 @@ class Parser(argparse.ArgumentParser):
                 default=argparse.SUPPRESS,
                 metavar="X",
                 required=field.is_required(),
-                help=_told(field).replace("%", "%%"),
+                help=_told(field, field.default).replace("%", "%%"),
                 **more,
             )
 
 
 def told(name: str) -> str:
     """All about a setting: what it does, its legal values, its default, and what has it."""
-    return _told(fields_of()[name], having(name))
+    return _told(fields_of()[name], presets.usual(name), having(name))
 
 
-def _told(field: FieldInfo, of: Sequence[str] = ()) -> str:
-    notes = [legal(field), *([] if field.is_required() else [f"default {_default(field)}"])]
+def _told(field: FieldInfo, usual: Any, of: Sequence[str] = ()) -> str:
+    notes = [legal(field), *([] if field.is_required() else [f"default {_as_typed(usual)}"])]
     notes += [f"of {', '.join(of)}"] if of else []
     return f"{_description(field)} [{'; '.join(notes)}]"
 
@@ -162,9 +162,9 @@ def _description(field: FieldInfo) -> str:
     return (field.description or "").replace("None", "none")  # as it is typed
 
 
-def _default(field: FieldInfo) -> str:
-    usual = getattr(field.default, "name", field.default)
-    return "none" if usual is None else str(usual).lower()
+def _as_typed(value: Any) -> str:
+    value = getattr(value, "name", value)
+    return "none" if value is None else str(value).lower()
 
 
 def listing(names: Sequence[str]) -> list[str]:
@@ -173,7 +173,8 @@ def listing(names: Sequence[str]) -> list[str]:
     for name in names:
         group, dot, leaf = name.rpartition(".")
         field = fields_of()[name]
-        row = [f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}", _default(field), _description(field)]
+        typed = f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}"
+        row = [typed, _as_typed(presets.usual(name)), _description(field)]
         groups.setdefault(f"--{group}{dot}NAME", []).append(row)
     lines = []
     for group, rows in groups.items():

@@ -149,7 +149,8 @@ class ReplayConfig(Group):
     learn_length: int = Field(40, ge=1)
     """Steps of a sequence that get a TD error."""
     sequence_period: int | None = Field(None, ge=1)
-    """Steps between sequence starts in an episode; None is `learn_length`: each step is in one sequence."""
+    """Steps between sequence starts in an episode, at most `learn_length`, which None stands for: each step
+    is in one sequence."""
     burn_in_length: int = Field(4, ge=0)
     """Steps before the sequence's start that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
@@ -165,14 +166,7 @@ class ReplayConfig(Group):
 
     @property
     def period(self) -> int:
-        return self.learn_length if self.sequence_period is None else self.sequence_period
-
-    def misfits(self) -> Iterator[str]:
-        if self.period > self.learn_length:
-            yield (
-                f"replay.sequence_period is {self.sequence_period}, above replay.learn_length "
-                f"{self.learn_length}: steps between would never be learned; try {self.learn_length}"
-            )
+        return min(self.sequence_period or self.learn_length, self.learn_length)
 
     def misfits_in(self, run: Any) -> Iterator[str]:
         window = run.network.core.memory_window

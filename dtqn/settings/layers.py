@@ -30,7 +30,7 @@ from dtqn.settings.config import (
     setting_of,
 )
 from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
-from envs import entry_points, yaml_file
+from envs import entry_points, families, yaml_file
 from envs.errors import meant
 
 
@@ -43,6 +43,7 @@ def _shipped() -> Path:
 
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
+_BY_HORIZON = re.compile(r"horizon|(?P<fixed>horizon|\d+) or (?P<other>.+)")
 NO_HORIZON = object()
 """The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
 
@@ -248,7 +249,10 @@ def environment_layer(environment: Mapping[str, str]) -> list[Layer]:
 
 
 def build(layers: Sequence[Layer]) -> Config:
-    """Merge and validate the layers; the word `horizon` stands for the task's own number.
+    """Merge and validate the layers.
+
+    `horizon` stands for the task's own number. `horizon or 80` is 80 where the task fixes none, and `0 or 40`
+    is 0 where it fixes one, else 40.
 
     Raises:
         ConfigError: one line that names the setting, its value, where it came from and what would be right.
@@ -260,9 +264,7 @@ def build(layers: Sequence[Layer]) -> Config:
         merged = merge(merged, layer.values)
         if layer.moved:
             gone.tell(layer.source, layer.moved)
-    if "horizon" in merged.values():
-        horizon = _horizon(merged.get("env", Config().env), str(merged.get("task.time_limit")))
-        merged = {name: horizon if value == "horizon" else value for name, value in merged.items()}
+    merged = _of_task(merged)
     for name in merged:
         if not _fits(name, merged):
             _check_is_shared(name, merged, layers)
@@ -274,16 +276,30 @@ def build(layers: Sequence[Layer]) -> Config:
         raise kind(_explain(found, merged, layers)) from None
 
 
+def _of_task(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the task's number in place of what depends on it."""
+    texts = {name: value for name, value in merged.items() if isinstance(value, str)}
+    found = {name: match for name, text in texts.items() if (match := _BY_HORIZON.fullmatch(text))}
+    if not found:
+        return dict(merged)
+    horizon = _horizon(str(merged.get("env", Config().env)), str(merged.get("task.time_limit")))
+    which = "other" if horizon is NO_HORIZON else "fixed"
+    chosen = {name: match[which] or "horizon" for name, match in found.items()}
+    return {**merged, **{name: horizon if x == "horizon" else x for name, x in chosen.items()}}
+
+
 @functools.cache
 def _horizon(env: str, time_limit: str) -> Any:
     """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
     import envs  # only here, as most of what reads settings does not need the tasks
 
+    if entry_points.split(env) or families.family_of(env) is families.OTHERS:
+        return NO_HORIZON  # a task that is not native fixes none, and would have to be made
     is_given = time_limit.isdecimal() and int(time_limit) > 0
     try:
         found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
-    except ValueError as error:
-        raise ConfigError(f"env is {env}: {error}") from None
+    except ValueError:
+        return NO_HORIZON  # a check that comes later says what is wrong with the task
     return NO_HORIZON if found is None else found
 
 

@@ -38,12 +38,12 @@ def _base(env: str, options: dict[str, object], agent: str | None) -> Config:
             return presets.resolve_task(env, {})
         return presets.resolve(None, {"env": env, "agent": agent, **options}, {})
     except ConfigError:  # a task that is not there, or not without its options
-        return Config()
+        return Config() if agent is None else presets.resolve(None, {"agent": agent}, {})
 
 
 def _changes(config: Config, base: Config, groups: tuple[str, ...]) -> str:
     """The settings of these groups that differ: `+network.width=40+replay.capacity=2000`."""
-    usual = {name: field.default for name, field in fields_of().items()} | settings_of(base)
+    usual = {name: presets.usual(name) for name in fields_of()} | settings_of(base)
     values = {name: value for name, value in settings_of(config).items() if name.startswith(groups)}
     return "".join(f"+{name}={_text(value)}" for name, value in values.items() if value != usual[name])
 

@@ -1,15 +1,17 @@
 """From presets, files and flags to one validated `Config`.
 
-The layers are laid over each other in the order: defaults, agent preset, env preset,
+The layers are laid over each other in the order: the recipe, agent preset, env preset,
 `--config` file, `WANDB_MODE`, a suite's settings, its budget, flags. Each is a *difference*: it names only
-what it changes. An agent preset with `over_task: true` lies over the env preset and keeps from a suite's
-settings what it sets, so that a published agent is as published on every task. An env preset and a `--config`
-file are for all agents; settings of single ones may stand in them under `agents`. Where `--config` names the
-record of a run (`FILE.jsonl#task/agent/seed`), that has every setting, and no preset is laid below it.
+what it changes. An agent preset with `over_task: true` is a published agent, which is as published on every
+task: the recipe is not laid below it, it lies over the env preset, and keeps from a suite's settings what it
+sets. An env preset and a `--config` file are for all agents; settings of single ones may stand in them under
+`agents`. Where `--config` names the record of a run (`FILE.jsonl#task/agent/seed`), that has every setting,
+and no preset is laid below it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +102,7 @@ def resolve(
         below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
-        task_presets: whether the task's preset is laid over the agent's.
+        task_presets: whether the task's preset (configs/envs) is laid over the agent's.
         for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)
@@ -116,7 +118,7 @@ def resolve(
     agent = _chosen_agent(all_given, configs)
     families = _env_presets(env, configs) if task_presets and not is_whole else []
     task = [layer for family in families for layer in family.layers(agent)]
-    presets = [*task, agent.preset] if agent.over_task else [agent.preset, *task]
+    presets = [*task, agent.preset] if agent.over_task else [recipe(configs), agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
     over = [_only(layer, lambda name: name not in kept) for layer in suite]
@@ -158,6 +160,17 @@ class Agent(NamedTuple):
 def agents(configs: Path = CONFIGS) -> list[str]:
     """Names of the presets of agents."""
     return sorted(path.stem for path in (configs / "agents").glob("*.yaml"))
+
+
+@functools.cache
+def recipe(configs: Path = CONFIGS) -> Layer:
+    """What agents that are not published ones have alike on all tasks."""
+    return file_layer(configs / "recipe.yaml")
+
+
+def usual(name: str) -> Any:
+    """What a setting is where no preset and nobody sets it."""
+    return recipe().values.get(name, fields_of()[name].default)
 
 
 def find_agent(text: str, configs: Path = CONFIGS) -> Agent:

@@ -98,9 +98,10 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
     spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
     if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):
         return ""
+    other = "" if learner.bootstrap.name == "advantage" else ", or learner.bootstrap advantage"
     return (
         f"Q-values promise {promised:.3g} an episode, and it earns {earned:.3g}: they run away; a smaller "
-        f"learner.gamma than {learner.gamma:g} ends that, or learner.bootstrap advantage"
+        f"learner.gamma than {learner.gamma:g} ends that{other}"
     )
 
 

@@ -7,6 +7,7 @@ from dtqn.experiments import comparison_notes
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
+from dtqn.settings import presets
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import SCORES, TASK, finished_run, lines_of, table_of, text_of
@@ -44,22 +45,23 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
     assert "P(better" not in text_of(tmp_path)
 
 
-_LOW = "low=gtrxl+learner.learning_rate=0.0003"
+_LOW = "low=gtrxl+learner.learning_rate=0.0007"
+_USUAL = f"{presets.usual('learner.learning_rate'):g}"
 
 
 @pytest.mark.parametrize(
     ("what", "runs", "told"),
     [
-        ("Step size", [(TASK, "gtrxl"), (TASK, "mingru")], ": 0.001, for every agent."),
+        ("Step size", [(TASK, "gtrxl"), (TASK, "mingru")], f": {_USUAL}, for every agent."),
         (
             "Step size",
             [(TASK, "gtrxl"), (TASK, _LOW), (TASK, "mingru")],
-            " DIFFER: 0.001 (2 runs of gtrxl, mingru); 0.0003 (1 run of low).",
+            f" DIFFER: {_USUAL} (2 runs of gtrxl, mingru); 0.0007 (1 run of low).",
         ),
         (
             "Step size",
             [(TASK, "gtrxl"), ("hallway", _LOW)],
-            f": 0.001 in {TASK}; 0.0003 in hallway, for every agent.",
+            f": {_USUAL} in {TASK}; 0.0007 in hallway, for every agent.",
         ),
         (
             "Actions in evaluations",

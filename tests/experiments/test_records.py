@@ -18,7 +18,7 @@ from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finish
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings import gone, record_files
 from dtqn.settings.config import ConfigError
-from dtqn.settings.layers import Layer, build
+from dtqn.settings.layers import Layer, build, flat
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, hash_of, run_identity
 from dtqn.training.metrics import read_run
@@ -146,8 +146,8 @@ def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     config = _config()
     file = _keep(tmp_path, config)
     (content,) = _contents(file)
-    assert content["defaults"]["learner"]["batches"]["size"] == config.learner.batches.size
-    assert not set(content["defaults"]["learner"]) & set(content["settings"]["learner"])
+    assert content["defaults"]["learner"]["max_grad_norm"] == config.learner.max_grad_norm
+    assert not flat(content["defaults"]).keys() & flat(content["settings"]).keys()
     content["defaults"]["learner"]["target_update"]["rate"] = 0.5
     shelf = Records(_write(file, content))
     assert shelf.find(config) is None
@@ -455,11 +455,11 @@ def test_a_record_of_an_own_task_that_has_changed_is_told_of(tmp_path):
 
 
 def test_a_record_is_a_whole_file_of_settings(tmp_path):
-    """No preset is laid below it: the task's has optimism, which the run was without."""
-    config = _config(**{"actor.optimism": "0", "learner.n_step": "4"})
+    """No preset is laid below it, nor the recipe, which has other returns than the run."""
+    config = _config(**{"learner.returns": "n_step", "learner.n_step": "4"})
     file = _keep(tmp_path, config)
     place = Path(f"{file}#{_TASK}/dqn/3")
-    assert _config().actor.optimism > 0
+    assert _config().learner.returns.name != "n_step"
     assert Identity.of(resolve(place, {}, {})) == Identity.of(config)
     assert resolve(place, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
     (content,) = _contents(file)
@@ -536,7 +536,7 @@ def test_records_with_other_settings_are_told_of_once(tmp_path):
     assert shelf.problems == [
         f"{_name(file, _config(**old))}: is of dqn on {_TASK} with other settings "
         "(total_env_steps is 9000, now 8000, warmup_env_steps is 1800, now 1600, "
-        "learner.n_step is 4, now 10, and 1 more), so the run is not counted"
+        f"learner.n_step is 4, now {_config().learner.n_step}, and 1 more), so the run is not counted"
     ]
     shelf = Records(file)
     assert shelf.find(_config(seed="4")) is None and shelf.find(_config(agent="gru")) is None

@@ -172,33 +172,38 @@ def test_what_cannot_be_searched_is_refused(text, line):
     assert "\n" not in str(error.value)
 
 
-def _settled(text, agents):
+_OWN = "{learner: {learning_rate: 0.001}, agents: {drqn: {learner: {learning_rate: 0.003}}}}"
+
+
+def _settled(tmp_path, text, agents):
+    file = tmp_path / "own.yaml"
+    file.write_text(_OWN)
     asked = search.read(text, agents, {}, None)
-    plan = (compare.plan(list(each.values()), [1], None, {"env": TASK}) for each in (agents, asked.items()))
+    plan = (compare.plan(list(each.values()), [1], file, {"env": TASK}) for each in (agents, asked.items()))
     return asked.settled(*plan)
 
 
-def test_values_that_are_one_and_a_list_without_an_agents_own_are_refused():
+def test_values_that_are_one_and_a_list_without_an_agents_own_are_refused(tmp_path):
     agents = {"gtrxl": "gtrxl", "drqn": "drqn"}
-    own = _settled(SEARCH, agents).own
+    own = _settled(tmp_path, SEARCH, agents).own
     assert own == {("gtrxl", TASK): "0.001", ("drqn", TASK): "0.003"}
     with pytest.raises(ConfigError, match=r"^--search is .*: 0.001 and 1e-3 are one value$"):
-        _settled("learner.learning_rate=0.003,0.001,1e-3", agents)
+        _settled(tmp_path, "learner.learning_rate=0.003,0.001,1e-3", agents)
     with pytest.raises(ConfigError, match=rf"drqn has 0.003 on {TASK}; must have 0.003 too, which"):
-        _settled("learner.learning_rate=0.001,0.01", agents)
+        _settled(tmp_path, "learner.learning_rate=0.001,0.01", agents)
 
 
 def test_what_was_chosen_is_a_file_for_config(tmp_path):
     """For an agent that lies over its task's preset too, on top of all that the given file holds."""
     given = tmp_path / "given.yaml"
     single = "{pqn: {network: {width: 8}}, lstm: {learner.learning-rate: 0.01, learner.n_step: 2}}"
-    given.write_text(f"learner: {{gamma: 0.5}}\nagents: {single}")
+    given.write_text(f"learner: {{gamma: 0.5, learning_rate: 0.001}}\nagents: {single}")
     agents = {"pqn": "pqn", "lstm": "lstm", "gtrxl": "gtrxl"}
-    asked = _settled(SEARCH, agents)
-    best = {"pqn": "0.0003", "lstm": "0.001", "gtrxl": "0.001"}
+    asked = _settled(tmp_path, SEARCH, agents)
+    best = {"pqn": "0.0003", "lstm": "0.003", "gtrxl": "0.001"}
     runs = [_figures(agent, value, 1, float(value == best[agent])) for agent in agents for value in VALUES]
     findings = asked.findings([_config()] * len(runs), runs)
-    assert [found.chosen for found in findings] == ["0.0003", "0.001", None]
+    assert [found.chosen for found in findings] == ["0.0003", "0.003", None]
     chosen = tmp_path / "chosen.yaml"
     chosen.write_text(search.chosen_yaml(asked, findings, given))
     configs = compare.plan(list(agents), [1], chosen, {"env": TASK})
@@ -256,6 +261,9 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     (tmp_path / "scores.json").write_text(json.dumps({TASK: scores}))
     flags = ["compare", "--env", TASK, "--agents", "lstm,dqn", "--seeds", "2", "--total-env-steps", "200"]
     flags += ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    own = {"learner": {"learning_rate": 0.003}, "agents": {"dqn": {"learner": {"learning_rate": 0.001}}}}
+    (tmp_path / "own.yaml").write_text(json.dumps(own))
+    flags += ["--config", str(tmp_path / "own.yaml")]
     assert cli.main([*flags, "--search", "learner.learning_rate=0.001,0.003"]) == 0
     assert len((tmp_path / "begun").read_text().splitlines()) == 8
     out = tmp_path / "out"
@@ -268,7 +276,7 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
     assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line
     assert str(out / "chosen.yaml") in line and f"- {line}" in (out / "table.md").read_text().splitlines()
-    assert layers.read_yaml(out / "chosen.yaml") == {}
+    assert layers.read_yaml(out / "chosen.yaml") == own, "nothing was chosen"
     assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main([*flags, "--search", SEARCH, "--search", "learner.n_step=1,3"]) == 2

@@ -13,7 +13,8 @@ import pytest
 from dtqn import cli
 from dtqn.experiments import compare, comparison_pictures, records, suites
 from dtqn.experiments.scores import Score
-from dtqn.settings.config import ConfigError
+from dtqn.settings import presets, record_files
+from dtqn.settings.config import ConfigError, settings_of
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program, suite_program
 from tests.experiments.comparison_program import draw_nothing
@@ -84,30 +85,16 @@ def test_every_agent_of_the_tables_fits_the_tasks_of_a_suite(name):
 
 
 @pytest.mark.parametrize("agent", ["gtrxl", "lstm", "pqn"])
-def test_the_preset_of_popgym_is_the_same_in_its_suite_and_outside(agent):
-    """But for Concentration's gamma.
-
-    An answer is worth 1 in 51 of n - 1, and the reward scale is the number of rows, n.
-    """
+def test_an_agent_is_the_same_in_the_suite_of_popgym_and_outside(agent):
     suite = suites.read("popgym-15")
     configs = compare.plan([agent], [101], None, {}, suite)
     assert len(configs) == 15
     for config in configs:
         alone = resolve(None, {"env": config.env, "agent": agent}, {})
-        assert config.learner.gamma == 0.99
-        if "concentration" in config.env:
-            assert alone.learner.gamma == 0.5
-            alone = resolve(None, {"env": config.env, "agent": agent, "learner": {"gamma": 0.99}}, {})
         for group in ("network", "learner", "replay", "actor"):
             assert getattr(config, group) == getattr(alone, group), config.env
     if agent == "pqn":  # as published everywhere
         assert {(c.learner.reward_scale, c.replay.burn_in_length) for c in configs} == {(1, 3)}
-        return
-    scales = {config.env: config.learner.reward_scale for config in configs}
-    assert scales["popgym-repeat-first-easy"] == 52
-    assert scales["popgym-repeat-first-hard"] == 832
-    assert scales["popgym-autoencode-easy"] == 104
-    assert scales["popgym-concentration-medium"] == 209
 
 
 def test_the_returns_of_popgym_are_those_that_were_computed():
@@ -123,7 +110,10 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
             assert f"at best {score.observation_alone:g} by the observation alone" in score.explained
 
 
-def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path):
+def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path, monkeypatch):
+    preset = tmp_path / "preset.yaml"
+    preset.write_text("actor: {exploration: {base: 0.1}}")
+    monkeypatch.setattr(presets, "of_task", lambda env, _: [preset] if env == MAZE else [])
     suite = suite_of(tmp_path)
     configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batches.size": "5"}, suite)
     assert [(c.env, c.agent) for c in configs] == [
@@ -144,7 +134,7 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
     assert config.network.core.memory_length == 8, "the rows of the longest episode"
     text = SUITE.replace("figure_axis: length", "task_presets: false")
     *_, config = compare.plan(["dqn"], [1], None, {}, suite_of(tmp_path, text))
-    assert config.actor.exploration.base == 0.4, "the default, not the task's preset"
+    assert config.actor.exploration.base == presets.usual("actor.exploration.base")
 
 
 def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
@@ -531,17 +521,36 @@ def _published(name: str) -> tuple[list[str], list[str]]:
     return lines, words
 
 
+def _with_recorded_settings(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Below flags, variants and a suite's settings lie those of the record of each run.
+
+    Presets and defaults were others when these runs were made.
+    """
+    laid, shelf = presets.resolve, records.Records(file)
+    contents = [content for content in map(record_files.parsed, record_files.lines(file)) if content]
+
+    def resolve(_, flags, *rest, below=(), **more):
+        asked = (flags["env"], presets.find_agent(flags["agent"]).name, int(flags["seed"]))
+        found = [each for each in contents if (each["env"], each["agent"], each["seed"]) == asked]
+        files = [Path(f"{file}#{record_files.key_of(each)}") for each in found]
+        configs = [laid(each, flags, *rest, **more) for each in files]
+        return next((config for config in configs if shelf.find(config)), configs[0])
+
+    monkeypatch.setattr(presets, "resolve", resolve)
+    monkeypatch.setattr(suites.Suite, "scaled", lambda _, config: config)
+
+
 _GIVEN = [
     *("concentration-values", "popgym-reward-scale", "step-size", "pqn-popgym", "t-maze-optimism"),
 ]
-"""Tables whose commands give settings that have other defaults or presets by now."""
 
 
 @pytest.mark.parametrize("name", [*(f"benchmarks/{name}" for name in _GIVEN), "results/memory-modes"])
-def test_the_commands_of_published_tables_find_their_records(monkeypatch, name):
-    """Those of the first seed, whatever has become of the defaults since."""
+def test_the_commands_of_published_tables_agree_with_their_records(monkeypatch, name):
+    """Those of the first seed."""
     _, words = _published(name)
     words[words.index("--seeds") + 1] = "1"
+    _with_recorded_settings(monkeypatch, _ROOT / words[words.index("--records") + 1])
     asked = []
     monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
     assert cli.main(words[2:]) == 0
@@ -554,6 +563,7 @@ def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatc
     """The command below a published table counts every record and trains nothing."""
     published, words = _published(f"results/{name}")
     words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
+    _with_recorded_settings(monkeypatch, Path(words[words.index("--records") + 1]))
     words[words.index("--out") + 1] = str(tmp_path / "out")
     monkeypatch.setattr(comparison_pictures.plots, "comparison", draw_nothing)
     monkeypatch.setattr(compare, "_job", lambda *_: pytest.fail("a run is to be trained"))

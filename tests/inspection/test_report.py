@@ -22,7 +22,7 @@ from tests.inspection.conftest import PLAYED
 
 _AGENT = (
     "gtrxl+network.core.mlp_width=16+network.width=16+learner.batches.size=4+learner.batches.env_steps_per_update=40.0"
-    "+replay.capacity=2000+replay.learn_length=3+actor.num_envs=4"
+    "+replay.capacity=2000+replay.learn_length=3+replay.burn_in_length=0+actor.num_envs=4"
 )
 _NAME = f"t-maze-passive-6 {_AGENT} seed"
 

@@ -2,6 +2,7 @@
 
 import typing
 
+import gymnasium
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -35,6 +36,7 @@ def test_an_unknown_key_is_named_with_the_nearest(tmp_path, content, unknown, ne
 def test_layers_in_their_order(tmp_path):
     configs = tmp_path / "configs"
     for name, content in [
+        ("recipe", "learner: {n_step: 1, batch_size: 1, max_grad_norm: 7}"),
         ("agents/gtrxl", "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}"),
         ("envs/gridverse", "learner: {n_step: 9, returns: peng, q_lambda: 0.3}"),
         ("envs/gridverse-memory", "learner: {n_step: 3}\nreplay: {learn_length: 3}"),
@@ -45,7 +47,8 @@ def test_layers_in_their_order(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
     config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
-    assert config.learner.batches.size == 2, "agent preset"
+    assert config.learner.max_grad_norm == 7, "the recipe"
+    assert config.learner.batches.size == 2, "agent preset over the recipe"
     assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
     assert config.learner.returns.q_lambda == 0.3, "the shorter name below it"
     assert (config.replay.learn_length, config.learner.gamma) == (4, 0.4), "file over presets"
@@ -194,16 +197,11 @@ def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
 @pytest.mark.parametrize(
     ("env", "files"),
     [
-        ("MiniGrid-MemoryS7-v0", ["MiniGrid", "MiniGrid-Memory"]),
-        ("MiniGrid-Memorylane-v0", ["MiniGrid"]),
+        ("MiniGrid-MemoryS7-v0", ["MiniGrid"]),
         ("MiniGridworld-v0", []),
         ("ALE/Pong-v5", ["ALE"]),
-        ("gridverse-memory-four-rooms-7x7", ["gridverse-memory", "gridverse-memory-four-rooms"]),
-        ("gridverse-memory-fours-7x7", ["gridverse-memory"]),
-        ("heavenhell", ["heavenhell"]),
-        ("my-heavenhell", []),
-        ("heavenhell:Corridor", []),  # of a user's own module, however it is called
-        ("ALE:Corridor", []),
+        ("my-MiniGrid-MemoryS7-v0", []),
+        ("ALE:Corridor", []),  # of a user's own module, however it is called
     ],
 )
 def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
@@ -211,16 +209,51 @@ def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files
     assert presets._env_presets(env, layers.CONFIGS) == expected
 
 
+@pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
+def test_the_recipe_is_every_agents_but_the_published_ones(agent):
+    is_published = agent.endswith("-paper") or agent in ("pqn", "r2d2")
+    found = settings_of(resolve(None, {"agent": agent, "env": "CartPole-v1"}, {}))
+    below = settings_of(layers.build([presets.recipe()] if not is_published else []))
+    own = presets.find_agent(agent).preset.values
+    names = presets.recipe().values.keys() & found.keys() & below.keys() - own.keys()
+    assert {name: found[name] for name in names} == {name: below[name] for name in names}
+    assert is_published or names
+
+
+def test_the_usual_settings_are_those_of_a_run_for_which_nothing_is_set():
+    config = resolve(None, {}, {})
+    usual = {name: presets.usual(name) for name in settings_of(config)}
+    named = {name: getattr(value, "name", value) for name, value in usual.items()}
+    assert layers.build([Layer("usual", named)]) == config
+
+
 @pytest.mark.parametrize(
     ("env", "timesteps"), [("t-maze-passive-9", 11), ("t-maze-active-9", 13), ("memory-cards-3", 31)]
 )
-@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "r2d2"])
-def test_an_env_preset_gives_every_agent_the_tasks_horizon(env, timesteps, agent):
+@pytest.mark.parametrize("agent", ["gtrxl", "dtqn", "attn", "lstm"])
+def test_agents_have_whole_episodes_where_the_task_fixes_their_length(env, timesteps, agent):
     config = resolve(None, {"env": env, "agent": agent}, {})
-    core = config.network.core
-    assert (core.context_length if agent == "dtqn" else core.memory_length) == timesteps
+    core, reads_window = config.network.core, agent in ("dtqn", "attn")
+    assert (core.context_length if reads_window else core.memory_length) == timesteps
     assert config.replay.learn_length == config.replay.period == timesteps
-    assert config.replay.burn_in_length == 0
+    assert config.replay.burn_in_length == 0 or not reads_window
+
+
+_MADE = []
+
+
+def own_task():
+    _MADE.append(gymnasium.make("CartPole-v1"))
+    return _MADE[-1]
+
+
+def test_a_setting_may_have_a_value_for_tasks_of_a_fixed_length_and_another_one():
+    below = [Layer("own.yaml", flat({"replay": {"learn_length": "horizon or 7", "burn_in_length": "0 or 5"}}))]
+    own = f"{__name__}:own_task"
+    for env, lengths in (("t-maze-passive-9", (11, 0)), ("CartPole-v1", (7, 5)), (own, (7, 5))):
+        replay = resolve(None, {"env": env}, {}, below=below).replay
+        assert (replay.learn_length, replay.burn_in_length) == lengths
+    assert not _MADE, "a user's task is not made before its run"
 
 
 def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_number():
@@ -286,19 +319,17 @@ def _agents(tmp_path):
 def test_an_agent_of_a_users_file(tmp_path):
     config = resolve(None, {"agent": f"{_agents(tmp_path)}/my.yaml", "env": "t-maze-passive-9"}, {})
     assert (config.agent, config.network.core.name) == ("my", "mingru")
-    assert config.network.core.memory_length == 11, (
-        "the task's preset lies over the agent's, as over shipped ones"
-    )
+    assert config.network.core.memory_length == 9, "it lies over the recipe"
     config = resolve(None, {"agent": f"mine={tmp_path}/gtrxl.yaml"}, {})
     assert (config.agent, config.network.core.memory_length) == ("mine", 9)
 
 
 def test_an_agent_file_may_lie_over_the_tasks_preset(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("{over_task: true, network: {memory_length: 9}, learner: {gamma: 0.9}}")
-    config = resolve(None, {"agent": str(file), "env": "t-maze-passive-9", "learner.gamma": "0.8"}, {})
-    assert (config.network.core.memory_length, config.learner.gamma) == (9, 0.8), "a flag lies over both"
-    assert config.learner.n_step == 10, "the task's, where the agent says nothing"
+    file.write_text("{over_task: true, replay: {capacity: 9000}, learner: {gamma: 0.9}}")
+    config = resolve(None, {"agent": str(file), "env": "ALE/Pong-v5", "learner.gamma": "0.8"}, {})
+    assert (config.replay.capacity, config.learner.gamma) == (9000, 0.8), "a flag lies over both"
+    assert config.task.resize == 84, "the task's, where the agent says nothing"
     file.write_text("over_task: maybe")
     assert error_of({"agent": str(file)}).endswith(f"{file}: over_task is maybe: must be true or false")
 
@@ -424,6 +455,7 @@ def test_a_tasks_preset_has_settings_of_single_agents(tmp_path):
     """A task's file lies over the agent's, but for one with `over_task`."""
     own = {"one": {"learner": {"gamma": 0.9}}, "two": {"learner": {"gamma": 0.7}}}
     for name, content in (
+        ("recipe", {"learner": {"gamma": 0.1}}),
         ("agents/one", {"network": {"core": "lstm"}}),
         ("agents/two", {"over_task": True, "learner": {"gamma": 0.5}}),
         ("envs/heavenhell", {"learner": {"gamma": 0.8}, "agents": own}),

@@ -15,7 +15,6 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
     ("flags", "message"),
     [
         ({"network.width": "66", "network.core.num_heads": "4"}, "network.width is 66, not a multiple"),
-        ({"replay.sequence_period": "41"}, "replay.sequence_period is 41, above replay.learn_length 40"),
         ({"warmup_env_steps": "500", "total_env_steps": "400"}, "warmup_env_steps is 500, above total_env"),
         (
             {
@@ -26,7 +25,7 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
             "network.distribution.v_min is 3.0, not below network.distribution.v_max 3.0",
         ),
         (
-            {"env": "t-maze-passive-50", "network.distribution": "categorical"},
+            {"learner.reward_scale": "25", "network.distribution": "categorical"},
             "learner.reward_scale is 25 with network.distribution.v_min -10 and network.distribution.v_max "
             "10: no atom is the return of a single reward of 1; try network.distribution.v_max 25 and "
             "network.distribution.v_min -25",
@@ -40,7 +39,7 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
         ),
         (_BURN_IN, "replay.learn_burn_in is true with replay.memory refreshed"),
         (
-            _BURN_IN | {"replay.memory": "stored"},
+            _BURN_IN | {"replay.memory": "stored", "replay.priority_exponent": "0.5"},
             "replay.learn_burn_in is true with replay.priority_exponent 0.5",
         ),
         (
@@ -164,7 +163,7 @@ _LACKING = "which has no such setting; of "
             f"network.core.gate is gru (from --network.core.gate), but network.core is lstm, {_LACKING}"
             "gtrxl, coberl, dtqn",
         ),
-        ({"env": "hallway", "learner.returns.q_lambda": "0.5"}, f"{_LACKING}peng, watkins"),
+        ({"learner.returns": "n_step", "learner.returns.q_lambda": "0.5"}, f"{_LACKING}peng, watkins"),
         ({"learner.target_update": "hard", "learner.target_update.rate": "0.1"}, f"{_LACKING}soft"),
         ({"learner.batches.epochs": "2"}, f"but learner.batches is replay, {_LACKING}rollout"),
         ({"agent": "darqn", "network.encoder.num_layers": "1"}, f"{_LACKING}default, module:name"),

@@ -75,7 +75,7 @@ def test_text_is_read_as_people_write_it(name, text, value):
     ],
 )
 def test_a_bad_value_is_named_with_its_source_and_what_is_right(name, value, should):
-    message = error_of({name: value})
+    message = error_of({"network.distribution": "categorical", name: value})
     flag = name if "." in name else name.replace("_", "-")
     assert message.startswith(f"{name} is {value}")
     assert f"(from --{flag})" in message

@@ -41,9 +41,9 @@ OPTIONS = {
 """A preset, what is added to it, and the flags that add it."""
 CONFIGS: dict[str, dict[str, Any]] = {
     **{name: {"agent": name} for name in PRESETS},
-    "gtrxl+hallway": {"agent": "gtrxl", "env": "hallway"},
+    "dtqn+t-maze": {"agent": "dtqn", "env": "t-maze-passive-50"},
 }
-"""The choices of each recorded configuration. A task without a preset shows defaults that others hide."""
+"""The choices of each recorded configuration. The last task's name fixes the length of its episodes."""
 DEFAULTS = "defaults"
 """What the recording of every setting without a choice is called."""
 NAMES = sorted([*PRESETS, *OPTIONS])
@@ -53,11 +53,12 @@ SHORT = [
     *("--device", "cpu", "--wandb", "disabled", "--threads", "1", "--evaluator", "inline"),
     *("--total-env-steps", "1200", "--warmup-env-steps", "400", "--metrics-every", "400"),
     *("--actor.num_envs", "16", "--actor.epsilon_anneal_env_steps", "1000"),
-    *("--learner.batches.env_steps_per_update", "50", "--learner.batches.size", "4"),
-    *("--learner.target_update.period", "10", "--replay.capacity", "2048"),
     *("--evaluation.period", "600", "--evaluation.episodes", "8", "--evaluation.num_envs", "8"),
+    *("--replay.capacity", "4096"),
 ]
 """A second or two in which warm-up ends, targets are copied and episodes are evaluated."""
+SHARED = "learner: {batches: {size: 4, env_steps_per_update: 50}, target_update: {period: 10}}"
+"""A file's settings, each for the agents that have it."""
 CLOCKS = ("seconds", "speed/")
 
 
@@ -84,8 +85,9 @@ def configuration(name: str) -> dict[str, Any]:
 
 def run(name: str, folder: Path) -> list[dict[str, Any]]:
     """The rows of a short run without its clocks."""
-    flags = ["--agent", name.partition("+")[0], *SHORT, *OPTIONS.get(name, []), "--run-dir", str(folder)]
-    assert cli.main(flags) == 0
+    folder.parent.joinpath("shared.yaml").write_text(SHARED)
+    flags = ["--agent", name.partition("+")[0], *SHORT, "--config", f"{folder.parent}/shared.yaml"]
+    assert cli.main([*flags, *OPTIONS.get(name, []), "--run-dir", str(folder)]) == 0
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if not key.startswith(CLOCKS)} for row in rows]
 
