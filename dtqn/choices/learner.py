@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from dtqn.settings.group import Member
-from dtqn.settings.values import Choice
+from dtqn.settings.values import AutoOr, Choice
 
 
 class Batches(Member):
@@ -16,7 +16,7 @@ class Batches(Member):
 
     from_replay: ClassVar[bool] = True
 
-    def steps_of_update(self, num_envs: int) -> float:
+    def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         """Environment steps, of all environments, for one learner step, on average."""
         raise NotImplementedError
 
@@ -28,11 +28,16 @@ class Replayed(Batches):
 
     size: int = Field(32, ge=1)
     """B, sequences in a batch."""
-    env_steps_per_update: float = Field(48.0, gt=0)
-    """Environment steps (all environments together, after warm-up) for one learner step."""
+    env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 48.0
+    """Environment steps (all environments together, after warm-up) for one learner step; auto: 48, more
+    where `replay.learn_length` is above 80, so that an env step is learned as often."""
 
-    def steps_of_update(self, num_envs: int) -> float:
-        return self.env_steps_per_update
+    def steps_of_update(self, num_envs: int, learn_length: int) -> float:
+        return (
+            max(48.0, 0.6 * learn_length)
+            if self.env_steps_per_update == "auto"
+            else self.env_steps_per_update
+        )
 
 
 class Rollouts(Batches):
@@ -48,7 +53,7 @@ class Rollouts(Batches):
     minibatches: int = Field(16, ge=1)
     """Updates in an epoch, each from another share of the environments; a divisor of `actor.num_envs`."""
 
-    def steps_of_update(self, num_envs: int) -> float:
+    def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
 
     def misfits_in(self, run: Any) -> Iterator[str]:

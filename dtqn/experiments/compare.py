@@ -193,7 +193,6 @@ def plan(
             os.environ,
             below=() if task is None else task.budget,
             suite=() if task is None else task.settings,
-            task_presets=suite is None or suite.file.task_presets,
             for_all=len(agents) > 1,
         )
         config = config if suite is None else suite.scaled(config)

@@ -146,14 +146,10 @@ class Published(Part):
 class SuiteFile(_OfAgents):
     """What a suite's file says."""
 
-    builds_on: str | None = None
-    """the name of a suite of this project, whose keys it has but for those given here"""
     description: str = Field(min_length=1)
     """text, a line about the suite"""
     needs: str | None = Field(None, min_length=1)
     """the name of a package that must be installed"""
-    task_presets: bool = True
-    """true, or false to leave out the presets of tasks (configs/envs)"""
     figure_axis: str | None = None
     """text, what n is, for a figure of score against n"""
     tasks: list[TaskEntry] = Field(min_length=1)
@@ -289,20 +285,6 @@ def known() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
-def _content(path: Path) -> dict[str, Any]:
-    """What a suite's file holds, laid over the suite that it builds on."""
-    content = read_yaml(path, "a suite: description, tasks and more by name")
-    name = content.get("builds_on")
-    if not isinstance(name, str):  # left out, or what the check of the whole file names
-        return content
-    if name not in known():
-        raise ConfigError(f"{path}: builds_on is {shown(name)}: it is no suite{nearest(name, known())}")
-    base = _content(_FOLDER / f"{name}.yaml")
-    if "tasks" in content:  # figures are of tasks
-        base.pop("published", None)
-    return {**base, **content}
-
-
 def read(name: str, share: float = 1.0) -> Suite:
     """The suite of a name, or of a YAML file of the user's own, with its budgets scaled by `share`.
 
@@ -314,7 +296,7 @@ def read(name: str, share: float = 1.0) -> Suite:
         raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known())}")
     path = Path(name) if is_path else _FOLDER / f"{name}.yaml"
     try:
-        file = SuiteFile.model_validate(_content(path))
+        file = SuiteFile.model_validate(read_yaml(path, "a suite: description, tasks and more by name"))
     except ValidationError as error:
         raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite', _ITEMS)}") from None
     if file.needs is not None and importlib.util.find_spec(file.needs.partition(".")[0]) is None:

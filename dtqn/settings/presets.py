@@ -89,7 +89,6 @@ def resolve(
     configs: Path = CONFIGS,
     below: Sequence[Layer] = (),
     suite: Sequence[Layer] = (),
-    task_presets: bool = True,
     for_all: bool = False,
 ) -> Config:
     """The configuration of a new run.
@@ -102,7 +101,6 @@ def resolve(
         below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
             they change nothing.
-        task_presets: whether the task's preset (configs/envs) is laid over the agent's.
         for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)
@@ -116,7 +114,7 @@ def resolve(
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
     agent = _chosen_agent(all_given, configs)
-    families = _env_presets(env, configs) if task_presets and not is_whole else []
+    families = _env_presets(env, configs) if not is_whole else []
     task = [layer for family in families for layer in family.layers(agent)]
     presets = [*task, agent.preset] if agent.over_task else [recipe(configs), agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]

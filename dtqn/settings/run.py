@@ -176,7 +176,7 @@ class Config(Group):
     @property
     def env_steps_per_update(self) -> float:
         """Environment steps for one learner step; of a rollout, the mean over its updates."""
-        return self.learner.batches.steps_of_update(self.actor.num_envs)
+        return self.learner.batches.steps_of_update(self.actor.num_envs, self.replay.learn_length)
 
     @property
     def most_timesteps(self) -> float:

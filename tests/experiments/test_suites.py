@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import signal
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from dtqn import cli
 from dtqn.experiments import compare, comparison_pictures, records, suites
 from dtqn.experiments.scores import Score
 from dtqn.settings import presets, record_files
-from dtqn.settings.config import ConfigError, settings_of
 from dtqn.settings.presets import resolve
 from tests.experiments import comparison_program, suite_program
 from tests.experiments.comparison_program import draw_nothing
@@ -132,9 +130,6 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
             assert (config.learner.batches.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
     *_, config = compare.plan(["mingru"], [1], None, {"task.time_limit": "7"}, suite)
     assert config.network.core.memory_length == 8, "the rows of the longest episode"
-    text = SUITE.replace("figure_axis: length", "task_presets: false")
-    *_, config = compare.plan(["dqn"], [1], None, {}, suite_of(tmp_path, text))
-    assert config.actor.exploration.base == presets.usual("actor.exploration.base")
 
 
 def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
@@ -146,41 +141,6 @@ def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
     )
     configs = compare.plan(["lstm"], [1], None, {}, suite_of(tmp_path, text))
     assert [config.warmup_env_steps for config in configs] == [20, 40, 77]
-
-
-def test_a_suite_that_builds_on_another_has_its_keys_but_for_its_own(tmp_path, monkeypatch):
-    shutil.copy(suites._FOLDER / "dtqn.yaml", tmp_path)
-    monkeypatch.setattr(suites, "_FOLDER", tmp_path)
-    (tmp_path / "middle.yaml").write_text("builds_on: dtqn\ntask_presets: false\nsettings: {threads: 1}\n")
-    (tmp_path / "top.yaml").write_text("builds_on: middle\npublished: []\nfigure_axis: k\n")
-    whole, middle, top = map(suites.read, ("dtqn", "middle", "top"))
-    assert middle.published == whole.published and not top.published and whole.published
-    assert (middle.file.figure_axis, top.file.figure_axis) == (None, "k")
-    assert top.file.description == middle.file.description
-    assert [each.file.task_presets for each in (whole, middle, top)] == [True, False, False]
-    configs = [compare.plan(["lstm"], [1], None, {}, suite) for suite in (middle, top)]
-    assert configs[0] == configs[1]
-    assert list(map(_env_steps, top.tasks)) == list(map(_env_steps, whole.tasks))
-    tasks = "tasks: [{name: hallway, env_steps: 9, scores: [{of: success, random: 0.4, optimal: 1}]}]"
-    (tmp_path / "tasks.yaml").write_text(f"builds_on: dtqn\n{tasks}\n")
-    fewer = suites.read(str(tmp_path / "tasks.yaml"))
-    assert [task.name for task in fewer.tasks] == ["hallway"] and not fewer.published
-
-
-@pytest.mark.parametrize(
-    ("mine", "message"),
-    [
-        ("dtqnn", "own.yaml: builds_on is dtqnn: it is no suite; did you mean dtqn?"),
-        ("3", "own.yaml: builds_on is 3: must be the name of a suite"),
-        ("own.yaml", "own.yaml: builds_on is own.yaml: it is no suite; known: dtqn, length"),
-        ("dtqn\ntask: []", "own.yaml: task is no key of a suite; did you mean tasks?"),
-    ],
-)
-def test_a_wrong_suite_to_build_on_is_one_line(tmp_path, mine, message):
-    (tmp_path / "own.yaml").write_text(f"builds_on: {mine}\n")
-    with pytest.raises(ConfigError) as error:
-        suites.read(str(tmp_path / "own.yaml"))
-    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
