@@ -151,8 +151,9 @@ def test_the_batches_of_a_long_memory_have_full_ones() -> None:
     small = dict.fromkeys(("num_layers", "num_heads"), "1") | dict.fromkeys(("width", "mlp_width"), "8")
     flags = {f"network.{name}": value for name, value in small.items()}
     task = {"env": "t-maze-passive-100", "agent": "gtrxl", "network.core.memory_length": "60"}
-    (batch,) = gpu.batches_of({**flags, **task, "replay.learn_length": "20"}, {"device": "cpu"})
-    assert batch.memory_valid.shape == (32, 60) and batch.memory_valid.all()
+    sizes = {"replay.learn_length": "20", "learner.batches.size": "8"}
+    (batch,) = gpu.batches_of({**flags, **task, **sizes}, {"device": "cpu"})
+    assert batch.memory_valid.shape == (8, 60) and batch.memory_valid.all()
 
 
 def test_what_a_gpu_benchmark_cannot_do_is_one_line(

@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+import envs
 from dtqn.settings import gone, trust
 from dtqn.settings.config import (
     GROUPS,
@@ -291,16 +292,13 @@ def _of_task(merged: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _horizon(env: str, time_limit: str) -> Any:
     """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
-    import envs  # only here, as most of what reads settings does not need the tasks
-
     if entry_points.split(env) or families.family_of(env) is families.OTHERS:
         return NO_HORIZON  # a task that is not native fixes none, and would have to be made
     is_given = time_limit.isdecimal() and int(time_limit) > 0
-    try:
+    with contextlib.suppress(ValueError):  # a check that comes later says what is wrong with the task
         found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
-    except ValueError:
-        return NO_HORIZON  # a check that comes later says what is wrong with the task
-    return NO_HORIZON if found is None else found
+        return NO_HORIZON if found is None else found
+    return NO_HORIZON
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:

@@ -1,12 +1,11 @@
 """From presets, files and flags to one validated `Config`.
 
-The layers are laid over each other in the order: the recipe, agent preset, env preset,
-`--config` file, `WANDB_MODE`, a suite's settings, its budget, flags. Each is a *difference*: it names only
-what it changes. An agent preset with `over_task: true` is a published agent, which is as published on every
-task: the recipe is not laid below it, it lies over the env preset, and keeps from a suite's settings what it
-sets. An env preset and a `--config` file are for all agents; settings of single ones may stand in them under
-`agents`. Where `--config` names the record of a run (`FILE.jsonl#task/agent/seed`), that has every setting,
-and no preset is laid below it.
+The layers are laid over each other in the order: the recipe, agent preset, env preset, `--config` file,
+`WANDB_MODE`, a suite's settings, its budget, flags. Each names only what it changes. An agent preset with
+`over_task: true` is a published agent: the recipe is not laid below it, it lies over the env preset, and a
+suite's settings change nothing of what it sets. An env preset and a `--config` file are for all agents;
+settings of single ones may stand in them under `agents`. Below the record of a run that `--config` names
+(`FILE.jsonl#task/agent/seed`) no preset is laid.
 """
 
 from __future__ import annotations
@@ -94,13 +93,12 @@ def resolve(
     """The configuration of a new run.
 
     Args:
-        file: what `--config` names: a file of settings, or one of a run, below which no preset is laid.
+        file: what `--config` names.
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
         configs: the folder of presets.
         below: what lies right below the flags, such as a sweep's choice or a suite's budget.
-        suite: a suite's settings for all agents: right below these. Of a preset that lies over its task's
-            they change nothing.
+        suite: what a suite sets for all agents, right below these, but for what a published agent sets.
         for_all: the flags are for several agents, each where it applies.
     """
     variables = environment_layer(environment)

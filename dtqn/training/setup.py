@@ -101,9 +101,11 @@ def check_own(config: Config) -> None:
         ConfigError: one line that names the contract that is broken.
         MisfitError: the settings do not go with the memory that the core stores.
     """
+    network, task, silent = config.network, task_spec(config), str
+    if not (network.encoder.is_own or network.core.is_own):
+        return
     from dtqn import testing  # which a run of the suite's own networks does not need
 
-    network, task, silent = config.network, task_spec(config), str
     try:
         if network.encoder.is_own:
             name = f"network.encoder is {network.encoder.name}: it"

@@ -248,9 +248,7 @@ def own_task():
 
 
 def test_a_setting_may_have_a_value_for_tasks_of_a_fixed_length_and_another_one():
-    below = [
-        Layer("own.yaml", flat({"replay": {"learn_length": "horizon or 7", "burn_in_length": "0 or 5"}}))
-    ]
+    below = [Layer("own.yaml", {"replay.learn_length": "horizon or 7", "replay.burn_in_length": "0 or 5"})]
     own = f"{__name__}:own_task"
     for env, lengths in (("t-maze-passive-9", (11, 0)), ("CartPole-v1", (7, 5)), (own, (7, 5))):
         replay = resolve(None, {"env": env}, {}, below=below).replay
