@@ -20,7 +20,7 @@ from dtqn.acting.timesteps import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training import setup
+from dtqn.training import reward_scale, setup
 from dtqn.training.evaluator import Evaluator
 from dtqn.training.half import half_of
 from dtqn.training.pool import Pool, make_pool
@@ -42,8 +42,6 @@ class Trainer:
 
     def __init__(self, config: Config) -> None:
         if config.learner.reward_scale == "auto":
-            from dtqn.training import reward_scale  # only here, as most runs have a scale of their own
-
             config = config.scaled(reward_scale.measured(config))
         self.config = config
         self.has_success = setup.task_spec(config).has_success

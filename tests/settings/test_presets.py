@@ -183,15 +183,19 @@ def _presets(folder):
     return sorted((layers.CONFIGS / folder).glob("*.yaml"))
 
 
-@pytest.mark.parametrize("family", [path.stem for path in _presets("envs")])
-def test_every_agent_has_settings_for_a_task_of_every_env_preset(family):
+@pytest.mark.parametrize("path", [*_presets("envs"), *_presets("families")], ids=lambda path: path.stem)
+def test_every_agent_has_settings_for_the_tasks_of_every_file(path):
+    """A family's file is given by `--config`, and not to published agents."""
     ids = [*envs.ids(), "ALE/Pong-v5", "MiniGrid-MemoryS7-v0"]
-    of_family = [id for id in ids if id.startswith(family)]
+    of_family = [id for id in ids if id.startswith(path.stem)]
     assert of_family
-    for agent in _presets("agents"):
+    file = path if path.parent.name == "families" else None
+    for agent in presets.agents():
+        if file and presets.find_agent(agent).over_task:
+            continue
         for env in of_family:
-            config = resolve(None, {"agent": agent.stem, "env": env}, {})
-            assert (config.agent, config.env) == (agent.stem, env)
+            config = resolve(file, {"agent": agent, "env": env}, {})
+            assert (config.agent, config.env) == (agent, env)
 
 
 @pytest.mark.parametrize(

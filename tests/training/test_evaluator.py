@@ -115,7 +115,7 @@ def test_a_signal_in_the_midst_of_an_evaluation_is_taken_at_its_next_step(
     assert code == 0
     assert fake.tree(path) == fake.tree(tmp_path / "whole")
     first, ended = waiting[0][0], fake.rows(path)[-1]["env_steps"]
-    assert waiting == 3 * [[first]] and ended == (first if stop_at_success else 902)
+    assert waiting == 3 * [[first]] and (ended == first if stop_at_success else 900 <= ended < 904)
 
 
 @pytest.mark.parametrize("killed_at", [450, 880])

@@ -184,7 +184,8 @@ def test_a_success_that_no_evaluation_shows_is_refused(
 
 
 def test_updates_of_a_run() -> None:
-    config = fake.config_of(total_env_steps=1000, warmup_env_steps=200)
+    per_update = {"learner.batches.env_steps_per_update": 32}
+    config = fake.config_of(total_env_steps=1000, warmup_env_steps=200, **per_update)
     assert preflight.planned_updates(config) == 800 // 32
     assert preflight.planned_updates(fake.config_of(total_env_steps=10)) == 1
 
