@@ -177,9 +177,12 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
         return shelf.find(config) is not None
 
     batch, rate = config.learner.batches.size, config.learner.target_update.rate
-    given = {"batches": {"size": batch}, "target_update": {"rate": rate}}  # there was another default
+    batches = content["settings"]["learner"]["batches"]
+    # There was another default.
+    given = {"batches": batches | {"size": batch}, "target_update": {"rate": rate}}
+    other = {"batches": batches | {"size": batch + 1}}
     assert counts(lambda settings, defaults: settings["learner"].update(given))
-    assert not counts(lambda settings, defaults: settings["learner"].update(batches={"size": batch + 1}))
+    assert not counts(lambda settings, defaults: settings["learner"].update(other))
     # An early record tells no defaults: what it gives differed from one, and so did perhaps what it does not.
     assert not counts(lambda settings, defaults: settings["learner"].update(given), defaults=False)
     monkeypatch.setattr(gone, "GONE", {"learner.hint": gone.Gone(0.5, "hints", "abc")})

@@ -194,6 +194,7 @@ def test_updates_of_a_run() -> None:
 def test_updates_wait_for_the_first_sequence(settings: dict[str, Any]) -> None:
     """Where an episode, or what is learned of it at once, is longer than the warm-up."""
     small = {"network.width": 4, "network.head_width": 4, "learner.batches.size": 2, "actor.num_envs": 4}
+    small |= {"learner.batches.env_steps_per_update": 48}
     flags = small | {"env": "t-maze-passive-100", "agent": "dqn", "warmup_env_steps": 100} | settings
     config = fake.config_of(total_env_steps=1_000, **flags)
     with contextlib.closing(Trainer(config)) as trainer:
