@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import PAPER_SIZE
+from dtqn.settings.layers import CONFIGS
 from dtqn.settings.presets import resolve
 from dtqn.training.trainer import Trainer
 
@@ -31,7 +32,8 @@ SMALL_BATCHES = {
 def test_a_hundred_updates_of_the_papers_size() -> None:
     """Some four minutes on a core and 1.3 GB; episodes are longer than the memory, which is full at last."""
     task = {"env": "t-maze-passive-1000", "agent": "gtrxl", "device": "cpu", "threads": "1"}
-    trainer = Trainer(resolve(None, {**task, **LARGE, **SMALL_BATCHES}, {}))
+    file = CONFIGS / "families/t-maze.yaml"
+    trainer = Trainer(resolve(file, {**task, **LARGE, **SMALL_BATCHES}, {}))
     assert sum(x.numel() for x in trainer.network.parameters()) > 19e6
     update, memories, losses = trainer.learner.update, [], []
 
