@@ -283,7 +283,7 @@ def test_a_flag_may_name_the_horizon():
 
 
 def test_a_wrong_group_is_named_with_its_own_source(tmp_path):
-    """The preset of the task has settings of that group too."""
+    """The recipe has settings of that group too."""
     (tmp_path / "mine.yaml").write_text("network: [1]")
     file = str(tmp_path / "mine.yaml")
     assert error_of({"agent": file}) == f"network is [1] (from {file}): must be a group of settings"
