@@ -63,7 +63,7 @@ def resolved(file: Path, **flags: str) -> Config:
     return presets.resolve(file, flags, {})
 
 
-ENVS = ("gridverse-memory-7x7", "t-maze-passive-50", "heavenhell", "memory-cards", "hallway")
+ENVS = ("gridverse-memory-7x7", "t-maze-passive-50", "hallway", "ALE/Pong-v5", "MiniGrid-MemoryS7-v0")
 
 
 @pytest.mark.parametrize("env", ENVS)
