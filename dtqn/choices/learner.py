@@ -33,11 +33,9 @@ class Replayed(Batches):
     where `replay.learn_length` is above 80, so that an env step is learned as often."""
 
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
-        return (
-            max(48.0, 0.6 * learn_length)
-            if self.env_steps_per_update == "auto"
-            else self.env_steps_per_update
-        )
+        if self.env_steps_per_update == "auto":
+            return max(48.0, 0.6 * learn_length)
+        return self.env_steps_per_update
 
 
 class Rollouts(Batches):

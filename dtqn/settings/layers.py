@@ -295,10 +295,10 @@ def _horizon(env: str, time_limit: str) -> Any:
     if entry_points.split(env) or families.family_of(env) is families.OTHERS:
         return NO_HORIZON  # a task that is not native fixes none, and would have to be made
     is_given = time_limit.isdecimal() and int(time_limit) > 0
+    found = None
     with contextlib.suppress(ValueError):  # a check that comes later says what is wrong with the task
         found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
-        return NO_HORIZON if found is None else found
-    return NO_HORIZON
+    return NO_HORIZON if found is None else found
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:

@@ -488,3 +488,10 @@ def test_a_mistake_in_settings_of_single_agents_is_one_line(tmp_path, text, mess
     file = tmp_path / "all.yaml"
     file.write_text(f"agents: {text}")
     assert error_of({"agent": "drqn"}, file).startswith(message.format(file))
+
+
+@pytest.mark.parametrize("file", _presets("families"), ids=lambda path: path.stem)
+def test_a_file_of_a_family_leaves_nothing_to_the_recipe(file):
+    """Its figures were made before there was one."""
+    missing = presets.recipe().values.keys() - layers.file_layer(file).values.keys()
+    assert {name for name in missing if not name.startswith("learner.returns.")} == set()
