@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
-from dtqn.acting.optimism import Optimism
+from dtqn.acting.untried import Untried
 from dtqn.acting.timesteps import Episodes, Timesteps, VectorTimesteps
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import State, StepInputs, StoredMemory, from_leaves, leaves, map_tree, reset_states
@@ -40,7 +40,7 @@ class Actor:
         generator: np.random.Generator,
         keep_cache: bool,
         novelty: Novelty | None = None,
-        optimism: Optimism | None = None,
+        untried: Untried | None = None,
         capture: Callable[..., Callable[..., Any]] | None = None,
     ) -> None:
         """
@@ -51,13 +51,13 @@ class Actor:
             generator: draws explorations, random actions and, after a resume, the seed of new episodes.
             keep_cache: keep projected keys and values of the memory from one sync of weights to the next.
             novelty: says which observations are new to their episode; None: nobody asks.
-            optimism: a bonus for what was seldom tried, where actions are not random; None: there is none.
+            untried: takes what was never tried, where actions are not random; None: nobody does.
             capture: makes of the forward pass one that is recorded and replayed; None: it runs as it is.
         """
         self.timesteps = VectorTimesteps(env)
         self.network = network.requires_grad_(False)
         self.exploration, self.bursts = exploration, bursts
-        self.novelty, self.optimism = novelty, optimism
+        self.novelty, self.untried = novelty, untried
         self.generator = generator
         self.keep_cache = keep_cache
         self.version = 0
@@ -113,8 +113,7 @@ class Actor:
         epsilon = np.where(self.bursts.active(timesteps.length), 1.0, self.epsilon())
         # Both draws are made for every environment, so that none depends on who explores.
         explore = self.generator.random(count) < epsilon
-        # A bonus decides what is tried. The Q-values that are stored do not have it.
-        best = greedy if self.optimism is None else (q + self.optimism.bonus(timesteps.observation)).argmax(1)
+        best = greedy if self.untried is None else self.untried.best(timesteps.observation, q)
         action = np.where(explore, self.generator.integers(timesteps.num_actions, size=count), best)
         emitted = Timesteps(
             observation=timesteps.observation,
@@ -134,8 +133,8 @@ class Actor:
         self.ended = timesteps.last
         # Where that fails these timesteps are still to be had: nothing of them is remembered or counted yet.
         self.state = state
-        if self.optimism is not None:
-            self.optimism.acted(action, timesteps.first)
+        if self.untried is not None:
+            self.untried.acted(action, timesteps.first)
         if self.novelty is not None:
             emitted = emitted._replace(novel=self.novelty.look(emitted.observation, emitted.first))
         self.bursts.end(timesteps.last, timesteps.length)
@@ -149,8 +148,8 @@ class Actor:
         output, state, memory = self.network(inputs, reset_states(state, initial, inputs.first[:, 0]))
         return output.q[:, 0], state, memory
 
-    def _parts(self) -> dict[str, Bursts | Novelty | Optimism | None]:
-        return {"bursts": self.bursts, "novelty": self.novelty, "optimism": self.optimism}
+    def _parts(self) -> dict[str, Bursts | Novelty | Untried | None]:
+        return {"bursts": self.bursts, "novelty": self.novelty, "untried": self.untried}
 
     def get_state(self) -> dict[str, Any]:
         """All that `set_state` needs to go on bit for bit."""

@@ -59,6 +59,7 @@ GONE = {
     "learner.munchausen_temperature": Gone(
         0.03, "Munchausen's bootstrap", "0bdead2", unread=("learner.munchausen", False)
     ),
+    "actor.optimism": Gone(0.0, "OPIQ's bonus", "fccff49"),
     "learner.novelty_centred": Gone(False, "novelty less its mean", "adb962f"),
     "network.compression_rate": Gone(4, "the choice of the steps of a compressed slot", "ee5628d"),
     "replay.initial_priority": Gone(

@@ -41,9 +41,8 @@ class ActorConfig(Group):
     """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
-    optimism: float = Field(0.0, ge=0)
-    """C of a bonus C / (n + 1) on Q for an action taken n times at an observation, in acting alone (OPIQ);
-    in units of scaled rewards."""
+    untried_share: float = Field(0.0, ge=0, le=1)
+    """Share of the environments that take each action once at each observation, where it is not random."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes that begin with a burst of random actions."""
 

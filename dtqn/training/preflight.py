@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 import envs
-from dtqn.acting import optimism
+from dtqn.acting import untried
 from dtqn.acting.episode_intervals import episodes_to_show, wilson_interval
 from dtqn.acting.evaluation import EpisodePlan
 from dtqn.choices.learner import Rollouts
@@ -159,7 +159,7 @@ def plan_bytes(config: Config) -> dict[str, int]:
     networks = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
     per_env = _STATES * _carried_bytes(network, config.network.core.is_own)
     evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)
-    table = optimism.table_bytes(num_actions(task_spec(config))) if config.actor.optimism else 0
+    table = untried.table_bytes(num_actions(task_spec(config))) if config.actor.untried_share else 0
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": networks * parameters,

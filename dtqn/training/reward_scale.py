@@ -50,11 +50,12 @@ def spread(
     begins: NDArray[np.bool_],
     gamma: float,
 ) -> float:
-    """sigma of returns (Schaul et al. 2021, arXiv 2105.05347, equation 4).
+    """sigma of returns, after equation 4 of Schaul et al. 2021, arXiv 2105.05347.
 
-        sigma^2 = V[R] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
+        sigma^2 = E[R^2] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
 
-    A return ends with its episode, and with the last of the steps.
+    They have V[R]. Where random actions earn nearly the same at each step, that is nearly 0, and the first
+    other reward would be many thousand sigmas. A return ends with its episode, and with the last of the steps.
 
     Args:
         reward, terminated, truncated: [T, N] what each step brought.
@@ -66,4 +67,4 @@ def spread(
         later = np.where(begins[t], 0.0, reward[t] + discount[t] * np.where(truncated[t], 0.0, later))
         returns[t] = later
     real = ~begins
-    return float(np.sqrt(reward[real].var() + discount[real].var() * np.square(returns[real]).mean()))
+    return float(np.sqrt(np.square(reward[real]).mean() + discount[real].var() * np.square(returns[real]).mean()))

@@ -23,13 +23,12 @@ from dtqn.acting import exploration
 from dtqn.acting.actor import Actor
 from dtqn.acting.exploration import Bursts, Exploration, RandomActions, linear
 from dtqn.acting.novelty import Novelty
-from dtqn.acting.optimism import Optimism
+from dtqn.acting.untried import Untried, who_tries
 from dtqn.choices.actor import Ladder
 from dtqn.choices.learner import Replayed, Rollouts
 from dtqn.graphs import Captured, CudaRecorder, Held
 from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
-from dtqn.learning.returns import value_transform
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window
 from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
@@ -270,12 +269,10 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     batches = config.learner.batches
     in_a_row = batches.length * num_envs if isinstance(batches, Rollouts) else 0
     env_steps_per_sync = max(config.env_steps_per_update, in_a_row)
-    optimism = None
-    if config.actor.optimism:
-        # In the units of the values that it is added to.
-        transform = value_transform(config.learner.value_rescaling)
-        weight = transform.apply(torch.tensor(config.actor.optimism, dtype=torch.float64)).item()
-        optimism = Optimism(share.num_envs, num_actions(task_spec(config)), weight)
+    untried = None
+    if config.actor.untried_share:
+        tries = who_tries(num_envs, config.actor.untried_share)[share.env_ids]
+        untried = Untried(tries, num_actions(task_spec(config)))
     return Actor(
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
@@ -283,7 +280,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         bursts=Bursts(share.num_envs, config.actor.burst_share),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
-        optimism=optimism,
+        untried=untried,
         keep_cache=env_steps_per_sync >= _STEPS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )

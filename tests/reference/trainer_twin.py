@@ -8,7 +8,6 @@ which weight, what an update is given, and where its results go.
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ class NaiveTrainer:
         self.terminated = [False] * self.num_envs
         self.states: list[Any] = [None] * self.num_envs
         self.shown: list[list[list[int]]] = [[] for _ in range(self.num_envs)]
-        self.tried: list[Counter[tuple[int, ...]]] = [Counter() for _ in range(self.num_envs)]
+        self.tried: list[set[tuple[int, ...]]] = [set() for _ in range(self.num_envs)]
         """The observations of each environment's episode so far."""
         self.env_steps = self.updates_due = self.evaluations = 0
 
@@ -180,12 +179,13 @@ class NaiveTrainer:
             self.shown[i].append(seen)
             output, self.states[i], memory = self.acting(self.inputs([[timestep]]), self.states[i])
             q = output.q[0, 0].tolist()
-            tried, optimism = self.tried[i], self.config.actor.optimism
-            bonus = [optimism / (tried[(*seen, a)] + 1) for a in range(self.num_actions)]
-            best = losses.argmax([value + more for value, more in zip(q, bonus, strict=True)])
+            # Half of the environments try: 1, 3, 5 and so on.
+            tries = self.config.actor.untried_share == 0.5 and i % 2 == 1
+            new = [a for a in range(self.num_actions) if tries and (*seen, a) not in self.tried[i]]
+            best = max(new, key=q.__getitem__) if new else losses.argmax(q)
             action = int(anything[i]) if draws[i] < self.epsilon(i) else best
             if not self.last[i]:
-                tried[(*seen, action)] += 1
+                self.tried[i].add((*seen, action))
             timestep |= {"q_max": max(q), "q_taken": q[action]}
             timestep |= {name: getattr(memory, name)[0, 0].numpy() for name in self.memory_names}
             timesteps.append(timestep)

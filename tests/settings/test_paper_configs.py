@@ -31,7 +31,7 @@ OF_ALL: dict[str, Any] = {
     "replay.priority_exponent": 0, "replay.importance_sampling_exponent": 0,
     "actor.num_envs": 1, "actor.exploration": "annealed", "actor.epsilon_final": 0.1,
     "actor.epsilon_anneal_env_steps": 200_000, "actor.annealing": "exponential",
-    "actor.burst_share": 0, "actor.optimism": 0.0,
+    "actor.burst_share": 0, "actor.untried_share": 0.0,
     "evaluation.period": 5_000, "evaluation.episodes": 10, "evaluation.num_envs": 10,
 }  # fmt: skip
 OF_WINDOWS = {

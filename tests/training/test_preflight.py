@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dtqn.acting.episode_intervals import wilson_interval
-from dtqn.acting.optimism import Optimism
+from dtqn.acting.untried import Untried
 from dtqn.settings import presets
 from dtqn.settings.config import Config, MisfitError
 from dtqn.training import machine, preflight, setup
@@ -45,7 +46,7 @@ def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.
 
 def test_environments_count_with_what_they_carry() -> None:
     """A GTrXL carries the memory of each layer, its keys and its values; thrice, as a step makes new ones."""
-    flags = {"actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
+    flags = {"actor.untried_share": "0", "actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
     config = config_of("gtrxl", **flags)
     network, plan = config.network, preflight.plan_bytes(config)
     floats = 3 * network.core.num_layers * network.width * network.core.memory_length
@@ -54,11 +55,11 @@ def test_environments_count_with_what_they_carry() -> None:
     assert 3 * 12 * 4 * floats <= plan["environments"] <= 3 * 12 * (4 * floats + counts)
 
 
-def test_the_counters_of_optimism_are_the_actors() -> None:
-    def plan(weight: str) -> dict[str, int]:
-        return preflight.plan_bytes(config_of("gtrxl", **{"actor.num_envs": "12", "actor.optimism": weight}))
+def test_the_tables_of_what_was_tried_are_the_actors() -> None:
+    def plan(share: str) -> dict[str, int]:
+        return preflight.plan_bytes(config_of("gtrxl", **{"actor.num_envs": "12", "actor.untried_share": share}))
 
-    tables = sum(table.nbytes for table in Optimism(12, 6, 0.5).get_state().values())
+    tables = sum(table.nbytes for table in Untried(np.ones(12, bool), 6).get_state().values())
     without = plan("0")
     assert plan("0.5") == without | {"environments": without["environments"] + tables}
 
@@ -116,7 +117,7 @@ GB = 10**9
             "1 GB, an evaluation 8 GB, the process itself 1 GB) and the machine has 10 GB; try 240",
         ),
         (
-            {"actor.num_envs": "600", "actor.optimism": "1"},
+            {"actor.num_envs": "600", "actor.untried_share": "1"},
             {"replay": GB, "networks": GB, "environments": 15 * GB},
             GB,
             r"actor.num_envs is 600: the run would take 18 GB .*; try 224",

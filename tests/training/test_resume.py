@@ -23,7 +23,7 @@ FLAGS = """
     --network.core.num_heads 2 --network.core.mlp_width 16 --network.core.memory_length 7
     --replay.capacity 2400 --replay.learn_length 9
     --replay.sequence_period 6 --replay.burn_in_length 4 --evaluation.period 800 --evaluation.episodes 6
-    --evaluation.num_envs 6 --task.time_limit 25 --actor.optimism 0.2
+    --evaluation.num_envs 6 --task.time_limit 25 --actor.untried_share 0.5
     --learner.novelty_weight 0.2 --learner.weight_decay 0.1
 """
 SMALL = FLAGS.split()

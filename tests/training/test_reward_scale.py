@@ -27,7 +27,7 @@ def _by_episodes(episodes, gamma):
             rewards.append(earned[t])
             discounts.append(0.0 if ends else gamma)
             squares.append(sum(gamma**k * r for k, r in enumerate(earned[t:])) ** 2)
-    return np.sqrt(np.var(rewards) + np.var(discounts) * np.mean(squares))
+    return np.sqrt(np.mean(np.square(rewards)) + np.var(discounts) * np.mean(squares))
 
 
 def test_the_spread_is_that_of_the_episodes_one_by_one():
@@ -49,6 +49,11 @@ def test_a_task_and_its_rewards_times_a_factor_come_to_the_same():
     plain = scale("benchmarks.disguises:Disguised")
     assert scale("benchmarks.disguises:SmallRewards") == pytest.approx(100 * plain, rel=1e-4)
     assert scale("benchmarks.disguises:LargeRewards") == pytest.approx(plain / 1000, rel=1e-4)
+
+
+def test_equal_rewards_at_every_step_are_not_taken_for_no_spread():
+    """In t-maze-passive-500 random actions earn -1 / 500 at nearly every step and never see the end."""
+    assert measured(resolve(None, {"env": "t-maze-passive-500"}, {})) == pytest.approx(500, rel=0.01)
 
 
 def test_a_rare_reward_is_no_larger_than_a_bound_and_none_leaves_rewards_as_they_are(monkeypatch):

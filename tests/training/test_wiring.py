@@ -53,7 +53,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
             "novelty_weight": 0.6,
             "repeat_cost": 0.3,
         },
-        "actor": {"ladder_base": 0.8, "ladder_exponent": 3.0, "optimism": 0.5},
+        "actor": {"ladder_base": 0.8, "ladder_exponent": 3.0, "untried_share": 0.5},
     },
     "refreshed": {
         "network": {"core": "lstm"},
@@ -175,16 +175,3 @@ def test_a_finished_run_keeps_the_weights_of_its_online_network(tmp_path: Path) 
         assert kept.keys() == learner["online"].keys()
         assert all(torch.equal(kept[name], weights) for name, weights in learner["online"].items())
         assert not all(torch.equal(kept[name], weights) for name, weights in learner["target"].items())
-
-
-def test_optimism_is_in_the_units_of_the_values_that_it_is_added_to() -> None:
-    """With value rescaling h(25) = sqrt(26) - 1 + 0.025 = 4.124, and not 25 beside Q of 4."""
-    task = {"env": "t-maze-passive-2", "evaluator": "inline", "device": "cpu", "actor.optimism": "25"}
-    weights = {}
-    for agent in ("gtrxl", "r2d2"):
-        actor = setup.make_actor(
-            config := resolve(None, task | {"agent": agent}, {}), setup.make_network(config)
-        )
-        assert actor.optimism is not None
-        weights[agent] = actor.optimism.weight
-    assert weights == {"gtrxl": 25, "r2d2": pytest.approx(26**0.5 - 1 + 0.025)}
