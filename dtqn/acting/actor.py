@@ -21,8 +21,8 @@ from torch import Tensor
 
 from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.acting.novelty import Novelty
-from dtqn.acting.untried import Untried
 from dtqn.acting.timesteps import Episodes, Timesteps, VectorTimesteps
+from dtqn.acting.untried import Untried
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import State, StepInputs, StoredMemory, from_leaves, leaves, map_tree, reset_states
 

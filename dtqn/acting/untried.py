@@ -37,7 +37,7 @@ def table_bytes(num_actions: int) -> int:
 
 
 def who_tries(num_envs: int, share: float) -> NDArray[np.bool_]:
-    """[N] bool: `share` of the environments, evenly spread, with the last among them. One half: 1, 3, 5 and so on."""
+    """[N] bool: `share` of the environments, evenly spread; with one half 1, 3, 5 and so on."""
     passed = np.floor(np.arange(num_envs + 1) * share)
     return passed[1:] > passed[:-1]
 

@@ -55,7 +55,7 @@ def spread(
         sigma^2 = E[R^2] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
 
     They have V[R]. Where random actions earn nearly the same at each step, that is nearly 0, and the first
-    other reward would be many thousand sigmas. A return ends with its episode, and with the last of the steps.
+    other reward would be many thousand sigmas. A return ends with its episode, and with the last step.
 
     Args:
         reward, terminated, truncated: [T, N] what each step brought.
@@ -67,4 +67,6 @@ def spread(
         later = np.where(begins[t], 0.0, reward[t] + discount[t] * np.where(truncated[t], 0.0, later))
         returns[t] = later
     real = ~begins
-    return float(np.sqrt(np.square(reward[real]).mean() + discount[real].var() * np.square(returns[real]).mean()))
+    return float(
+        np.sqrt(np.square(reward[real]).mean() + discount[real].var() * np.square(returns[real]).mean())
+    )

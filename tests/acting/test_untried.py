@@ -20,7 +20,7 @@ def _of_all(num_envs: int, num_actions: int) -> Untried:
 
 @pytest.mark.parametrize("name", ["discrete", "multi_discrete", "picture", "dict"])
 def test_the_choice_is_that_of_plain_sets(name: str) -> None:
-    """Over 300 steps of four environments with three actions, two of which try; a second object resumes the first."""
+    """Over 300 steps of four environments, two of which try; a second object resumes the first."""
     generator = np.random.default_rng(0)
     tries = np.array([False, True, False, True])
     untried, resumed = Untried(tries, 3), Untried(tries, 3)

@@ -46,7 +46,12 @@ def test_planned_bytes_are_those_of_the_network(agent: str, monkeypatch: pytest.
 
 def test_environments_count_with_what_they_carry() -> None:
     """A GTrXL carries the memory of each layer, its keys and its values; thrice, as a step makes new ones."""
-    flags = {"actor.untried_share": "0", "actor.num_envs": "12", "evaluation.num_envs": "200", "evaluation.episodes": "150"}
+    flags = {
+        "actor.untried_share": "0",
+        "actor.num_envs": "12",
+        "evaluation.num_envs": "200",
+        "evaluation.episodes": "150",
+    }
     config = config_of("gtrxl", **flags)
     network, plan = config.network, preflight.plan_bytes(config)
     floats = 3 * network.core.num_layers * network.width * network.core.memory_length
@@ -57,7 +62,9 @@ def test_environments_count_with_what_they_carry() -> None:
 
 def test_the_tables_of_what_was_tried_are_the_actors() -> None:
     def plan(share: str) -> dict[str, int]:
-        return preflight.plan_bytes(config_of("gtrxl", **{"actor.num_envs": "12", "actor.untried_share": share}))
+        return preflight.plan_bytes(
+            config_of("gtrxl", **{"actor.num_envs": "12", "actor.untried_share": share})
+        )
 
     tables = sum(table.nbytes for table in Untried(np.ones(12, bool), 6).get_state().values())
     without = plan("0")

@@ -15,8 +15,7 @@ from torch import nn
 import envs
 from dtqn.acting.evaluation import film
 from dtqn.settings.config import Config
-from dtqn.settings.presets import resolve
-from dtqn.training import checkpoint, session, setup
+from dtqn.training import checkpoint, session
 from dtqn.training.directory import RunDir
 from dtqn.training.trainer import Trainer
 from tests.cases import config_from, randomise
