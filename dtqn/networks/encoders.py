@@ -14,6 +14,7 @@ All features are concatenated and mapped to the width of the core.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
 import gymnasium
@@ -108,14 +109,20 @@ class _Scaled(nn.Module):
 
 
 class NumericEncoder(_Scaled):
-    """MultiBinary or a Box: the numbers, flattened, over `divisor`."""
+    """MultiBinary or a Box: the numbers, flattened, over `divisor`; or less `mean`, times `factor`."""
 
-    def __init__(self, *, size: int, divisor: float) -> None:
+    def __init__(self, *, size: int, divisor: float, normalise: bool = False) -> None:
         super().__init__(divisor)
         self.output_width = size
+        self.normalise = normalise
+        if normalise:
+            # As frozen parameters they go wherever the others go. `training.random_play` measures them.
+            self.mean = nn.Parameter(torch.zeros(size), requires_grad=False)
+            self.factor = nn.Parameter(torch.ones(size), requires_grad=False)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return self.scaled(observation.reshape(*observation.shape[:2], -1))
+        numbers = self.scaled(observation.reshape(*observation.shape[:2], -1))
+        return (numbers - self.mean) * self.factor if self.normalise else numbers
 
 
 class PictureEncoder(_Scaled):
@@ -177,13 +184,16 @@ class DictEncoder(nn.Module):
 
 
 def observation_encoder(
-    space: gymnasium.Space, *, embedding_width: int, image_encoder: ImageEncoder
+    space: gymnasium.Space, *, embedding_width: int, image_encoder: ImageEncoder, normalise: bool = False
 ) -> ObservationEncoder:
     """The encoder for an observation space, or a ValueError that names a space without one."""
     match space:
         case gymnasium.spaces.Dict():
             encode = functools.partial(
-                observation_encoder, embedding_width=embedding_width, image_encoder=image_encoder
+                observation_encoder,
+                embedding_width=embedding_width,
+                image_encoder=image_encoder,
+                normalise=normalise,
             )
             return DictEncoder({key: encode(part) for key, part in space.spaces.items()})
         case gymnasium.spaces.Discrete():
@@ -201,11 +211,23 @@ def observation_encoder(
         case gymnasium.spaces.Box() if _is_picture(space):
             return PictureEncoder(shape=space.shape, divisor=divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            return NumericEncoder(size=int(np.prod(space.shape)), divisor=divisor(space))
+            over = divisor(space)
+            return NumericEncoder(
+                size=int(np.prod(space.shape)), divisor=over, normalise=normalise and over == 1
+            )
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"
     )
+
+
+def normalised(encoder: Any, observation: Any) -> Iterator[tuple[NumericEncoder, Any]]:
+    """The encoders that normalise within the one of an observation, each with its part of `observation`."""
+    if isinstance(encoder, DictEncoder):
+        for key, part in zip(encoder.keys, encoder.encoders, strict=True):
+            yield from normalised(part, observation[key])
+    elif isinstance(encoder, NumericEncoder) and encoder.normalise:
+        yield encoder, observation
 
 
 def _is_picture(space: gymnasium.spaces.Box) -> bool:
@@ -269,16 +291,21 @@ class StepEncoder(nn.Module):
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
         num_layers: int,
+        normalise: bool = False,
     ) -> None:
         """
         Args:
+            normalise: numbers of a Box.
             num_layers: of a linear map, LayerNorm and ReLU (PQN: Gallici et al. 2025,
                 arXiv 2407.04811); 0: one linear map. The first map's weights begin as in that code, normal
                 with variance 1 / inputs.
         """
         super().__init__()
         self.observation = observation_encoder(
-            observation_space, embedding_width=embedding_width, image_encoder=image_encoder
+            observation_space,
+            embedding_width=embedding_width,
+            image_encoder=image_encoder,
+            normalise=normalise,
         )
         has_layers = num_layers > 0
         action_width = width if has_layers else embedding_width

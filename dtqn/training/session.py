@@ -50,7 +50,7 @@ def start(
 ) -> int:
     """Train a new run, whose settings are checked, in a directory that holds none; the exit code."""
     directory.claim()
-    trainer = _make_trainer(config, directory)
+    trainer = _make_trainer(config)
     directory.write_config(config)
     shown = Output(out or sys.stdout)
     return _Run(config, directory, trainer, shown, callbacks=callbacks).train()
@@ -85,7 +85,7 @@ def resume(
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
         checkpoint.remove_best(directory.checkpoints)
-    trainer = restored_trainer(config, directory, about) if about else _make_trainer(config, directory)
+    trainer = restored_trainer(config, directory, about) if about else _make_trainer(config)
     run = _Run(config, directory, trainer, shown, about, callbacks)
     directory.write_config(config)
     return run.train()
@@ -131,10 +131,10 @@ def _tell_finished(config: Config, directory: RunDir, about: Mapping[str, Any], 
         tracker.close()
 
 
-def _make_trainer(config: Config, directory: RunDir) -> Trainer:
+def _make_trainer(config: Config, is_new: bool = True) -> Trainer:
     machine.prepare()
     try:
-        return Trainer(config)
+        return Trainer(config, is_new)
     except torch.OutOfMemoryError as error:
         raise ConfigError(f"device is {config.device}, but {gpu_is_full(error)}; try cpu") from None
 
@@ -142,7 +142,7 @@ def _make_trainer(config: Config, directory: RunDir) -> Trainer:
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
     """The run as its last checkpoint, which says `about` of it, has it; a CheckpointError where it cannot."""
     known = about.get("reward_scale")  # earlier checkpoints lack it, with a number in the settings
-    trainer = _make_trainer(config.scaled(known) if known else config, directory)
+    trainer = _make_trainer(config.scaled(known) if known else config, is_new=False)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))

@@ -20,7 +20,7 @@ from dtqn.acting.timesteps import FACTS, Episodes
 from dtqn.learning import losses
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
-from dtqn.training import reward_scale, setup
+from dtqn.training import random_play, setup
 from dtqn.training.evaluator import Evaluator
 from dtqn.training.half import half_of
 from dtqn.training.pool import Pool, make_pool
@@ -40,12 +40,13 @@ _PARTS = ("learner", "updates", "evaluator")
 class Trainer:
     """One run of one agent on one task."""
 
-    def __init__(self, config: Config) -> None:
-        if config.learner.reward_scale == "auto":
-            config = config.scaled(reward_scale.measured(config))
+    def __init__(self, config: Config, is_new: bool = True) -> None:
+        """`is_new`: the task is measured; what is restored has its numbers from a checkpoint."""
+        network = setup.make_network(config)
+        if is_new:
+            config = random_play.measure(config, network)
         self.config = config
         self.has_success = setup.task_spec(config).has_success
-        network = setup.make_network(config)
         self.schema = setup.make_schema(config, network)
         network.to(self.schema.device)
         self.evaluator = Evaluator(config, network)

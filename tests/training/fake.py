@@ -42,7 +42,7 @@ class FakeTrainer:
     learner = SimpleNamespace(skipped_updates=0)
     at_step = staticmethod(lambda trainer: None)
 
-    def __init__(self, config):
+    def __init__(self, config, is_new=True):
         self.config = config.scaled(0.5) if config.learner.reward_scale == "auto" else config
         self.env_steps, self.learner_steps, self._owed = 0, 0, True
         torch.manual_seed(config.seed)

@@ -1,4 +1,4 @@
-"""`learner.reward_scale auto`."""
+"""What is measured before a run: `learner.reward_scale auto` and `network.encoder.normalise`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from dtqn import cli
 from dtqn.settings.presets import resolve
-from dtqn.training import reward_scale
+from dtqn.training import random_play
 from dtqn.training.checkpoint import read_about
 from dtqn.training.directory import RunDir
-from dtqn.training.reward_scale import LARGEST, measured, spread
+from dtqn.training.random_play import FARTHEST, LARGEST, Moments, Rewards, measure, spread
+from dtqn.training.session import restored_trainer
+from dtqn.training.setup import make_network
+from dtqn.training.trained import load_network
 from tests import tiny
 
 GAMMA = 0.9
+
+
+def measured(config):
+    return measure(config, make_network(config)).learner.reward_scale
 
 
 def _by_episodes(episodes, gamma):
@@ -38,7 +46,7 @@ def test_the_spread_is_that_of_the_episodes_one_by_one():
     terminated, truncated, begins = (np.zeros((6, 2), bool) for _ in range(3))
     terminated[2, 0] = begins[3, 0] = truncated[4, 0] = begins[5, 0] = True
     truncated[1, 1] = begins[2, 1] = True
-    found = spread(reward, terminated, truncated, begins, GAMMA)
+    found = spread(Rewards(reward, terminated, truncated, begins), GAMMA)
     assert found == pytest.approx(_by_episodes(episodes, GAMMA), rel=1e-12)
 
 
@@ -59,7 +67,7 @@ def test_equal_rewards_at_every_step_are_not_taken_for_no_spread():
 def test_a_rare_reward_is_no_larger_than_a_bound_and_none_leaves_rewards_as_they_are(monkeypatch):
     """Random actions reach the end of `hallway` now and then, for a reward of 1 or -1."""
     assert measured(resolve(None, {"env": "hallway"}, {})) == LARGEST
-    monkeypatch.setattr(reward_scale, "ENV_STEPS", 32)
+    monkeypatch.setattr(random_play, "ENV_STEPS", 32)
     assert measured(resolve(None, {"env": "heavenhell"}, {})) == 1.0
 
 
@@ -71,6 +79,37 @@ def test_runs_of_all_seeds_have_the_same_and_a_resumed_run_keeps_it(tmp_path, mo
     assert f"rewards  times {scale:.3g} in the loss" in capsys.readouterr().out
     assert run.read_config().learner.reward_scale == "auto"
     assert read_about(run.checkpoints)["reward_scale"] == run.read_result()["reward_scale"] == scale
-    monkeypatch.setattr(reward_scale, "measured", lambda config: 1 / 0)
+    monkeypatch.setattr(random_play, "measure", lambda config, network: 1 / 0)
     assert cli.main(["--resume", str(tmp_path), "--total-env-steps", "700"]) == 0
     assert json.loads((tmp_path / "result.json").read_text())["reward_scale"] == scale
+
+
+def test_moments_by_hand():
+    """A number that varies; one that is rarely there; one that never changes; one that was not finite."""
+    moments = Moments()
+    numbers = np.array([[1.0, 0.0, 5.0, 0.0], [3.0, 0.0, 5.0, np.inf]] * 200)
+    numbers[0, 1] = 1.0
+    moments.add(numbers[:150])
+    moments.add(numbers[150:].reshape(-1, 2, 2))
+    mean, factor = moments.normalisation()
+    assert mean == pytest.approx([2, 1 / 400, 0, 0])
+    assert factor == pytest.approx([1, FARTHEST / (1 - 1 / 400), 1, 1])
+
+
+def test_all_networks_of_a_run_normalise_by_what_random_actions_showed(tmp_path, monkeypatch):
+    """The learner's two and the actor's, of a run that goes on, and one that is loaded."""
+    flags = ["--network.encoder.normalise", "true", "--task.hide", "1"]
+    run = RunDir(tiny.train(tmp_path, "gru", "--env", "CartPole-v1", *flags))
+    seen = np.concatenate([observation for observation, _ in random_play._played(run.read_config())])
+    mean, sigma = seen.mean(0), seen.std(0)
+    factor = np.minimum(1 / sigma, FARTHEST / np.abs(seen - mean).max(0))
+    monkeypatch.setattr(random_play, "measure", lambda config, network: 1 / 0)
+    trainer = restored_trainer(run.read_config(), run, read_about(run.checkpoints))
+    loaded = load_network(run, run.read_config(), "last")
+    for network in (trainer.learner.online, trainer.learner.target, trainer.actor.network, loaded):
+        encoder = network.encoder.observation
+        assert encoder.mean.numpy() == pytest.approx(mean, rel=1e-4)
+        assert encoder.factor.numpy() == pytest.approx(factor, rel=1e-4)
+        x = torch.tensor(seen[:6]).reshape(2, 3, -1)
+        assert torch.allclose(encoder(x), (x - encoder.mean) * encoder.factor)
+    trainer.close()

@@ -1,0 +1,133 @@
+"""What is measured of a task before a run begins: the scale of its rewards, and of the numbers that it shows.
+
+Both are of random actions on seeds that depend on the task alone, so all runs of a task have the same. A
+resumed run takes those in its checkpoint.
+
+Legend: T vector steps, N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from dtqn.networks.encoders import NumericEncoder, StepEncoder, normalised
+from dtqn.networks.q_network import QNetwork
+from dtqn.settings.config import Config
+from dtqn.training.setup import make_env, num_actions, task_spec
+
+ENV_STEPS, NUM_ENVS = 10_000, 32
+"""Of random actions; they are not counted among a run's own."""
+LARGEST = 25.0
+"""The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
+spread that they see is far smaller than for an agent that finds it each time."""
+FARTHEST = 10.0
+"""The most that a normalised number of these steps may be, for the same reason."""
+
+Array = NDArray[np.float64]
+
+
+class Rewards(NamedTuple):
+    """What vector steps of random actions brought, [N] each, or [T, N]."""
+
+    reward: Array
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    begins: NDArray[np.bool_]
+    """Where the step only began an episode: its reward is none."""
+
+
+class Moments:
+    """Of numbers [size] that come in batches."""
+
+    def __init__(self) -> None:
+        self._count, self._sum, self._square = 0, np.zeros(1), np.zeros(1)
+        self._low, self._high = np.full(1, np.inf), np.full(1, -np.inf)
+
+    def add(self, numbers: ArrayLike) -> None:
+        """[N, ...]"""
+        flat = np.asarray(numbers, np.float64).reshape(len(np.asarray(numbers)), -1)
+        self._count += len(flat)
+        self._sum, self._square = self._sum + flat.sum(0), self._square + np.square(flat).sum(0)
+        self._low, self._high = np.minimum(self._low, flat.min(0)), np.maximum(self._high, flat.max(0))
+
+    def normalisation(self) -> tuple[Array, Array]:
+        """[size] the mean, and the factor on what is less it: 1 / sigma, at most so that `FARTHEST` holds.
+
+        A number that never changed, or was not finite once, stays as it is.
+        """
+        mean = self._sum / self._count
+        with np.errstate(divide="ignore", invalid="ignore"):
+            deviation = np.sqrt(np.maximum(self._square / self._count - mean**2, 0))
+            farthest = np.maximum(self._high - mean, mean - self._low)
+            changes = np.isfinite(deviation) & (self._high > self._low)
+            factor = np.minimum(1 / deviation, FARTHEST / farthest)
+        return np.where(changes, mean, 0.0), np.where(changes, factor, 1.0)
+
+
+def measure(config: Config, network: QNetwork) -> Config:
+    """`config` with a number for `learner.reward_scale auto`; what normalises in `network` is set."""
+    encoders = [module.observation for module in network.modules() if isinstance(module, StepEncoder)]
+    numeric = [x for x in network.modules() if isinstance(x, NumericEncoder) and x.normalise]
+    is_auto = config.learner.reward_scale == "auto"
+    if not is_auto and not numeric:
+        return config
+    moments = {encoder: Moments() for encoder in numeric}
+    steps = []
+    for observation, rewards in _played(config):
+        steps.append(rewards)
+        for encoder in encoders:
+            for part, numbers in normalised(encoder, observation):
+                moments[part].add(numbers)
+    for part, seen in moments.items():
+        mean, factor = seen.normalisation()
+        part.mean.data.copy_(torch.from_numpy(mean))
+        part.factor.data.copy_(torch.from_numpy(factor))
+    if not is_auto:
+        return config
+    return config.scaled(_scale(Rewards(*map(np.array, zip(*steps, strict=True))), config.learner.gamma))
+
+
+def _played(config: Config) -> Iterator[tuple[Any, Rewards]]:
+    """Vector steps of random actions: the observation after each, and the rest of it."""
+    env = make_env(config, NUM_ENVS, np.random.SeedSequence(0))
+    try:
+        generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
+        env.reset()
+        last = np.zeros(NUM_ENVS, bool)
+        for _ in range(ENV_STEPS // NUM_ENVS):
+            action = generator.integers(actions, size=NUM_ENVS)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            yield observation, Rewards(reward, terminated, truncated, last)
+            last = terminated | truncated  # the next step only begins an episode
+    finally:
+        env.close()
+
+
+def _scale(rewards: Rewards, gamma: float) -> float:
+    """1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned."""
+    sigma, largest = spread(rewards, gamma), np.abs(rewards.reward).max()
+    return min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
+
+
+def spread(rewards: Rewards, gamma: float) -> float:
+    """sigma of returns, after equation 4 of Schaul et al. 2021, arXiv 2105.05347.
+
+        sigma^2 = E[R^2] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
+
+    They have V[R]. Where random actions earn nearly the same at each step, that is nearly 0, and the first
+    other reward would be many thousand sigmas. A return ends with its episode, and with the last step.
+    """
+    reward, terminated, truncated, begins = rewards
+    discount = gamma * ~terminated
+    returns, later = np.zeros_like(reward, np.float64), np.zeros(reward.shape[1])
+    for t in reversed(range(len(reward))):
+        later = np.where(begins[t], 0.0, reward[t] + discount[t] * np.where(truncated[t], 0.0, later))
+        returns[t] = later
+    real = ~begins
+    second = np.square(reward[real]).mean() + discount[real].var() * np.square(returns[real]).mean()
+    return float(np.sqrt(second))
