@@ -13,7 +13,6 @@ All features are concatenated and mapped to the width of the core.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -189,13 +188,11 @@ def observation_encoder(
     """The encoder for an observation space, or a ValueError that names a space without one."""
     match space:
         case gymnasium.spaces.Dict():
-            encode = functools.partial(
-                observation_encoder,
-                embedding_width=embedding_width,
-                image_encoder=image_encoder,
-                normalise=normalise,
+            same: dict[str, Any] = {"embedding_width": embedding_width, "image_encoder": image_encoder}
+            parts = space.spaces.items()
+            return DictEncoder(
+                {key: observation_encoder(part, normalise=normalise, **same) for key, part in parts}
             )
-            return DictEncoder({key: encode(part) for key, part in space.spaces.items()})
         case gymnasium.spaces.Discrete():
             return CategoricalEncoder(nvec=space.n, start=space.start, embedding_width=embedding_width)
         case gymnasium.spaces.MultiDiscrete():
@@ -211,10 +208,8 @@ def observation_encoder(
         case gymnasium.spaces.Box() if _is_picture(space):
             return PictureEncoder(shape=space.shape, divisor=divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            over = divisor(space)
-            return NumericEncoder(
-                size=int(np.prod(space.shape)), divisor=over, normalise=normalise and over == 1
-            )
+            size, over = int(np.prod(space.shape)), divisor(space)
+            return NumericEncoder(size=size, divisor=over, normalise=normalise and over == 1)
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"

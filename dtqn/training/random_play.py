@@ -9,7 +9,7 @@ Legend: T vector steps, N environments.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -28,17 +28,8 @@ spread that they see is far smaller than for an agent that finds it each time.""
 FARTHEST = 10.0
 """The most that a normalised number of these steps may be, for the same reason."""
 
-Array = NDArray[np.float64]
-
-
-class Rewards(NamedTuple):
-    """What vector steps of random actions brought, [N] each, or [T, N]."""
-
-    reward: Array
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    begins: NDArray[np.bool_]
-    """Where the step only began an episode: its reward is none."""
+Array: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
 
 
 class Moments:
@@ -78,8 +69,8 @@ def measure(config: Config, network: QNetwork) -> Config:
         return config
     moments = {encoder: Moments() for encoder in numeric}
     steps = []
-    for observation, rewards in _played(config):
-        steps.append(rewards)
+    for observation, *step in _played(config):
+        steps.append(step)
         for encoder in encoders:
             for part, numbers in normalised(encoder, observation):
                 moments[part].add(numbers)
@@ -89,11 +80,11 @@ def measure(config: Config, network: QNetwork) -> Config:
         part.factor.data.copy_(torch.from_numpy(factor))
     if not is_auto:
         return config
-    return config.scaled(_scale(Rewards(*map(np.array, zip(*steps, strict=True))), config.learner.gamma))
+    return config.scaled(_scale(*map(np.array, zip(*steps, strict=True)), gamma=config.learner.gamma))
 
 
-def _played(config: Config) -> Iterator[tuple[Any, Rewards]]:
-    """Vector steps of random actions: the observation after each, and the rest of it."""
+def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:
+    """Vector steps of random actions: observation, reward, terminated, truncated, what began an episode."""
     env = make_env(config, NUM_ENVS, np.random.SeedSequence(0))
     try:
         generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
@@ -102,27 +93,31 @@ def _played(config: Config) -> Iterator[tuple[Any, Rewards]]:
         for _ in range(ENV_STEPS // NUM_ENVS):
             action = generator.integers(actions, size=NUM_ENVS)
             observation, reward, terminated, truncated, _ = env.step(action)
-            yield observation, Rewards(reward, terminated, truncated, last)
+            yield observation, reward, terminated, truncated, last
             last = terminated | truncated  # the next step only begins an episode
     finally:
         env.close()
 
 
-def _scale(rewards: Rewards, gamma: float) -> float:
+def _scale(reward: Array, *ends: Bools, gamma: float) -> float:
     """1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned."""
-    sigma, largest = spread(rewards, gamma), np.abs(rewards.reward).max()
+    sigma, largest = spread(reward, *ends, gamma=gamma), np.abs(reward).max()
     return min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
 
 
-def spread(rewards: Rewards, gamma: float) -> float:
+def spread(reward: Array, *ends: Bools, gamma: float) -> float:
     """sigma of returns, after equation 4 of Schaul et al. 2021, arXiv 2105.05347.
 
         sigma^2 = E[R^2] + V[Gamma] E[G^2],  Gamma_t = gamma (1 - terminated_t),  G_t = R_t + Gamma_t G_{t+1}
 
     They have V[R]. Where random actions earn nearly the same at each step, that is nearly 0, and the first
     other reward would be many thousand sigmas. A return ends with its episode, and with the last step.
+
+    Args:
+        reward: [T, N]
+        ends: terminated, truncated, and where a step only began an episode and is left out, [T, N] each.
     """
-    reward, terminated, truncated, begins = rewards
+    terminated, truncated, begins = ends
     discount = gamma * ~terminated
     returns, later = np.zeros_like(reward, np.float64), np.zeros(reward.shape[1])
     for t in reversed(range(len(reward))):

@@ -13,7 +13,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import random_play
 from dtqn.training.checkpoint import read_about
 from dtqn.training.directory import RunDir
-from dtqn.training.random_play import FARTHEST, LARGEST, Moments, Rewards, measure, spread
+from dtqn.training.random_play import FARTHEST, LARGEST, Moments, measure, spread
 from dtqn.training.session import restored_trainer
 from dtqn.training.setup import make_network
 from dtqn.training.trained import load_network
@@ -46,7 +46,7 @@ def test_the_spread_is_that_of_the_episodes_one_by_one():
     terminated, truncated, begins = (np.zeros((6, 2), bool) for _ in range(3))
     terminated[2, 0] = begins[3, 0] = truncated[4, 0] = begins[5, 0] = True
     truncated[1, 1] = begins[2, 1] = True
-    found = spread(Rewards(reward, terminated, truncated, begins), GAMMA)
+    found = spread(reward, terminated, truncated, begins, gamma=GAMMA)
     assert found == pytest.approx(_by_episodes(episodes, GAMMA), rel=1e-12)
 
 
@@ -100,7 +100,7 @@ def test_all_networks_of_a_run_normalise_by_what_random_actions_showed(tmp_path,
     """The learner's two and the actor's, of a run that goes on, and one that is loaded."""
     flags = ["--network.encoder.normalise", "true", "--task.hide", "1"]
     run = RunDir(tiny.train(tmp_path, "gru", "--env", "CartPole-v1", *flags))
-    seen = np.concatenate([observation for observation, _ in random_play._played(run.read_config())])
+    seen = np.concatenate([observation for observation, *_ in random_play._played(run.read_config())])
     mean, sigma = seen.mean(0), seen.std(0)
     factor = np.minimum(1 / sigma, FARTHEST / np.abs(seen - mean).max(0))
     monkeypatch.setattr(random_play, "measure", lambda config, network: 1 / 0)

@@ -355,7 +355,7 @@ def test_an_error_is_neither_hidden_nor_saved(tmp_path, trainer, error, told):
 
 
 def test_a_gpu_that_is_full_from_the_start_is_one_line(tmp_path, monkeypatch):
-    def full(config):
+    def full(config, is_new):
         raise torch.OutOfMemoryError(FULL)
 
     monkeypatch.setattr(session, "Trainer", full)
