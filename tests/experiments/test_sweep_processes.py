@@ -120,28 +120,28 @@ def _claimed(path, out, start, answers):
 
 @pytest.mark.timeout(120)
 def test_a_claim_is_of_one_process(tmp_path):
-    """Four processes, ten trials of a dead one and a grid of thirty points."""
+    """Three processes, five trials of a dead one and a grid of fifteen points."""
     import multiprocessing
 
     path, out = tmp_path / "file.yaml", tmp_path / "out"
     path.write_text(
-        "{method: grid, metric: {name: mean_success}, parameters: {seed: {min: 1, max: 30}, env: {value: a}}}"
+        "{method: grid, metric: {name: mean_success}, parameters: {seed: {min: 1, max: 15}, env: {value: a}}}"
     )
     out.mkdir()
     study = Study(read_file(path), out, 0, "digest")
-    for draw in itertools.islice(draws(read_file(path), 0), 10):
+    for draw in itertools.islice(draws(read_file(path), 0), 5):
         study.add(draw, "")
     study.close()
     context = multiprocessing.get_context("spawn")
-    start, answers = context.Barrier(4), context.Queue()
+    start, answers = context.Barrier(3), context.Queue()
     about = (path, out, start, answers)
-    workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(4)]
+    workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
     numbers = [number for _ in workers for number in answers.get(timeout=90)]
     for worker in workers:
         worker.join()
-    assert sorted(numbers) == list(range(1, 31))
+    assert sorted(numbers) == list(range(1, 16))
 
 
 def test_half_a_line_of_a_journal_is_cut_off(run):
