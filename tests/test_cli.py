@@ -378,7 +378,7 @@ def test_names_of_run_directories():
         ({"threads": "2"}, True),
         ({"evaluator": "process", "device": "cpu", "wandb": "offline"}, True),
         ({"checkpoint_every": "7", "warmup_env_steps": "200", "learner.n_step": "3"}, True),
-        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "actor.untried_share")),
+        *(({name: "0.5"}, False) for name in ("stop_at_success", "learner.gamma", "network.recall_weight")),
         *(({name: value}, False) for name, value in [("seed", "2"), ("agent", "r2d2")]),
         ({"total_env_steps": "2000", "warmup_env_steps": "200"}, False),
     ],
