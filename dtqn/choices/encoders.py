@@ -48,7 +48,7 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures):
     num_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
     normalise: bool = False
-    """Numbers of a Box less their mean, over their standard deviation, of 10 000 random env steps."""
+    """Standardise the numbers of a Box by their mean and deviation over 10 000 random env steps."""
 
 
 class DTQNEncoder(_Embedding):

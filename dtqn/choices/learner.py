@@ -49,7 +49,7 @@ class Rollouts(Batches):
     epochs: int = Field(4, ge=1)
     """Times that a rollout is learned."""
     minibatches: int = Field(16, ge=1)
-    """Updates in an epoch, each from another share of the environments; a divisor of `actor.num_envs`."""
+    """Updates in an epoch, each from a different share of the environments; it divides `actor.num_envs`."""
 
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
@@ -96,7 +96,7 @@ class Watkins(Peng):
     made_by = "dtqn.learning.returns:Watkins"
 
     tolerance: float = Field(0.0, ge=0)
-    """kappa: a trace goes on where Q is as good as the greedy one to this share of the largest."""
+    """kappa: a trace survives an action whose Q is below the best by at most this share of the largest."""
 
 
 RETURNS = Choice(NStep, Peng, Watkins)

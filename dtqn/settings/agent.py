@@ -19,7 +19,7 @@ class NetworkConfig(Group):
     core: Annotated[SerializeAsAny[cores.Core], cores.CORES] = cores.GTrXL()
     """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
-    """D, features that a layer takes and passes on; a multiple of the core's `num_heads`, even with gtrxl."""
+    """D, features a layer takes and passes on; a multiple of the core's `num_heads`, and even for gtrxl."""
     encoder: Annotated[SerializeAsAny[encoders.Encoder], encoders.ENCODERS] = encoders.StepEncoder()
     """From inputs to features; `dtqn`: as in DTQN's public code; `parts`: one vector a part (DARQN)."""
     dueling: bool = True
@@ -29,7 +29,7 @@ class NetworkConfig(Group):
     distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
     """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
     recall_weight: float = Field(0.0, ge=0)
-    """Weight of a loss that asks a core with memory which observed values the episode had; 0: none."""
+    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
 
     def misfits(self) -> Iterator[str]:
         if why := self.core.width_misfit(self.width):
@@ -54,13 +54,13 @@ class LearnerConfig(Group):
     adam_epsilon: float = Field(1e-8, gt=0)
     """Adam's denominator constant."""
     weight_decay: float = Field(0.0, ge=0)
-    """lambda: an update takes the step size times this share off each matrix (AdamW)."""
+    """lambda: an update shrinks each matrix by the step size times this (AdamW)."""
     batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
     """What updates learn from: sequences drawn from replay, or rollouts, learned at once and forgotten."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor of one environment step."""
     n_step: int = Field(3, ge=1)
-    """n, rewards summed before the bootstrap, fewer at an episode's end; of Q(lambda), steps it sees on."""
+    """n, rewards summed before the bootstrap, fewer at an episode's end; for Q(lambda), the tail's length."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
     """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
     next_window: bool = False
@@ -79,8 +79,8 @@ class LearnerConfig(Group):
     repeat_cost: float = Field(0.0, ge=0)
     """Cost, in the loss only, of each observation that its episode had shown before."""
     target_update: Annotated[SerializeAsAny[Member], updates.TARGET_UPDATES] = updates.Soft()
-    """Move the target network a little at every update, or copy it every so often; none: the online network
-    bootstraps itself."""
+    """Move the target network a little at every update, or copy the online one at intervals; none: the online
+    network bootstraps itself."""
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the network's own loss, added to the TD loss (coberl, spans, compressed memory)."""
     max_grad_norm: float = Field(10.0, gt=0)
@@ -154,9 +154,9 @@ class ReplayConfig(Group):
     burn_in_length: int = Field(4, ge=0)
     """Steps before the sequence's start that are run without gradient to freshen the stored memory."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
-    """alpha in P(i) ~ p_i^alpha, first priorities are of the actor's Q-values; 0: uniform, without any."""
+    """alpha in P(i) ~ p_i^alpha; first priorities come from the actor's Q-values; 0: uniform draws."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
-    """beta in the weights (N P(i))^-beta; 0 weighs all alike."""
+    """beta in the weights (N P(i))^-beta; 0 weighs all equally."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"
     """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
     learn_burn_in: bool = False

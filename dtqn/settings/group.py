@@ -87,4 +87,4 @@ class Own(Member):
     """What a user has written, called `module:name`."""
 
     kwargs: Mapping[str, Any] = {}
-    """Settings of its own, for the function that makes it."""
+    """Its own settings, for the function that makes it."""

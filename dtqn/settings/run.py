@@ -40,9 +40,9 @@ class ActorConfig(Group):
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
     """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
-    """How epsilon falls: on a straight line, or each step by its share of what is left, for ever (DTQN)."""
+    """How epsilon falls: on a straight line, or exponentially and without end (DTQN)."""
     untried_share: float = Field(0.0, ge=0, le=1)
-    """Share of the environments that take each action once at each observation, where it is not random."""
+    """Share of the environments that, unless acting at random, take each action once at each observation."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of the episodes that begin with a burst of random actions."""
 
@@ -63,7 +63,7 @@ class EvaluationConfig(Group):
     first_episodes: int = Field(50, ge=1)
     """Episodes in an evaluation after one that fell short of the best so far."""
     max_step_share: float = Field(0.5, gt=0)
-    """The most evaluation steps for each env step; a full evaluation that is dearer is put off."""
+    """The most evaluation steps for each env step; a full evaluation that costs more is put off."""
     num_envs: int = Field(500, ge=1)
     """Environments in an evaluation; each plays the same number of episodes, all counted."""
     epsilon: float = Field(0.0, ge=0, le=1)
