@@ -56,8 +56,6 @@ class Untried:
         self._tags = np.zeros((len(tries), self._places), np.uint32)
         """Whose place it is; 0: nobody's."""
         self._taken = np.zeros((len(tries), self._places, num_actions), bool)
-        self._at = np.zeros(len(tries), np.int64)
-        self._tag = np.zeros(len(tries), np.uint32)
 
     def best(self, observation: Arrays, q: NDArray[Any]) -> NDArray[np.int64]:
         """[N] of the untried actions at the observations [N, ...] the one with the largest of q [N, A].

@@ -1,7 +1,7 @@
 """From a step's raw inputs to features [B, T, D]: the observation, the previous action, the previous reward.
 
     Discrete, MultiDiscrete          each component has an embedding of its own (`CategoricalEncoder`)
-    MultiBinary, Box                 the numbers as they are; bytes over their bound (`NumericEncoder`)
+    MultiBinary, Box                 the numbers, normalised or not; bytes over a bound (`NumericEncoder`)
     Box of uint8 with 2 or 3 axes,   a picture: a convolutional network (`dtqn.networks.images`); a third
       any Box with 3                   axis holds the channels
     MultiDiscrete with 3 axes,       a picture of codes, such as MiniGrid's: each channel has an embedding

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dtqn.networks.encoders import NumericEncoder, StepEncoder, normalised
 from dtqn.networks.q_network import QNetwork
@@ -39,9 +39,9 @@ class Moments:
         self._count, self._sum, self._square = 0, np.zeros(1), np.zeros(1)
         self._low, self._high = np.full(1, np.inf), np.full(1, -np.inf)
 
-    def add(self, numbers: ArrayLike) -> None:
+    def add(self, numbers: NDArray[Any]) -> None:
         """[N, ...]"""
-        flat = np.asarray(numbers, np.float64).reshape(len(np.asarray(numbers)), -1)
+        flat = numbers.astype(np.float64).reshape(len(numbers), -1)
         self._count += len(flat)
         self._sum, self._square = self._sum + flat.sum(0), self._square + np.square(flat).sum(0)
         self._low, self._high = np.minimum(self._low, flat.min(0)), np.maximum(self._high, flat.max(0))
@@ -61,7 +61,10 @@ class Moments:
 
 
 def measure(config: Config, network: QNetwork) -> Config:
-    """`config` with a number for `learner.reward_scale auto`; what normalises in `network` is set."""
+    """Set what normalises in `network`; `config` with a number for `learner.reward_scale auto`.
+
+    That is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned.
+    """
     encoders = [module.observation for module in network.modules() if isinstance(module, StepEncoder)]
     numeric = [x for x in network.modules() if isinstance(x, NumericEncoder) and x.normalise]
     is_auto = config.learner.reward_scale == "auto"
@@ -76,11 +79,13 @@ def measure(config: Config, network: QNetwork) -> Config:
                 moments[part].add(numbers)
     for part, seen in moments.items():
         mean, factor = seen.normalisation()
-        part.mean.data.copy_(torch.from_numpy(mean))
-        part.factor.data.copy_(torch.from_numpy(factor))
+        part.mean.copy_(torch.from_numpy(mean))
+        part.factor.copy_(torch.from_numpy(factor))
     if not is_auto:
         return config
-    return config.scaled(_scale(*map(np.array, zip(*steps, strict=True)), gamma=config.learner.gamma))
+    reward, *ends = map(np.array, zip(*steps, strict=True))
+    sigma, largest = spread(reward, *ends, gamma=config.learner.gamma), np.abs(reward).max()
+    return config.scaled(min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0)
 
 
 def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:
@@ -97,12 +102,6 @@ def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:
             last = terminated | truncated  # the next step only begins an episode
     finally:
         env.close()
-
-
-def _scale(reward: Array, *ends: Bools, gamma: float) -> float:
-    """1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned."""
-    sigma, largest = spread(reward, *ends, gamma=gamma), np.abs(reward).max()
-    return min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
 
 
 def spread(reward: Array, *ends: Bools, gamma: float) -> float:

@@ -73,7 +73,7 @@ def test_a_saved_state_does_not_change_any_more() -> None:
 
 
 def test_observations_that_never_come_twice_change_nothing() -> None:
-    """However many there are: each is new, so the greedy action is."""
+    """However many there are: each is new, so the greedy action is untried."""
     untried, generator = _of_all(2, 4), np.random.default_rng(0)
     for _ in range(40_000):
         q = generator.random((2, 4))
