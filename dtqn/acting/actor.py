@@ -125,6 +125,7 @@ class Actor:
             last=timesteps.last,
             novel=np.zeros(count, bool),
             q_max=q[everyone, greedy],
+            q_min=q.min(axis=1),
             q_taken=q[everyone, action],
             version=np.full(count, self.version),
             memory={name: stored[name][:, 0].cpu().numpy() for name in self._memory_names},

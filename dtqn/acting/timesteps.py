@@ -13,7 +13,12 @@ from dtqn.types import NonFiniteError, StepInputs, map_tree
 
 Leaf = TypeVar("Leaf")
 
-FACTS = {"novel": np.dtype(np.bool_), "q_max": np.dtype(np.float32), "q_taken": np.dtype(np.float32)}
+FACTS = {
+    "novel": np.dtype(np.bool_),
+    "q_max": np.dtype(np.float32),
+    "q_min": np.dtype(np.float32),
+    "q_taken": np.dtype(np.float32),
+}
 """The fields of `Timesteps` that the learner reads and no network does, and the dtype of each in replay."""
 
 
@@ -39,6 +44,8 @@ class Timesteps(NamedTuple, Generic[Leaf]):
     """bool: its episode had not shown this observation before; False everywhere where nobody asks."""
     q_max: Leaf
     """The largest Q-value that the actor saw."""
+    q_min: Leaf
+    """The smallest."""
     q_taken: Leaf
     """The Q-value of the action that it took."""
     version: Leaf

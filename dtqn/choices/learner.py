@@ -97,6 +97,8 @@ class Watkins(Peng):
 
     tolerance: float = Field(0.0, ge=0)
     """kappa: a trace survives an action whose Q is below the best by at most this share of the largest."""
+    tolerance_of: Literal["values", "gaps"] = "values"
+    """Of the largest |max_a Q|, or of the largest max_a Q - min_a Q, which no constant in Q changes."""
 
 
 RETURNS = Choice(NStep, Peng, Watkins)

@@ -43,7 +43,13 @@ class Objective:
             value: Values = functools.partial(returns.double_q_value, q_selector=selector)
             taken = nn.functional.pad(returns.select_action(selector[:, :-1], action), (0, 1))
             steps = returns.Steps(
-                reward, batch.discount, batch.learn_timesteps, selector.amax(dim=-1), taken, facts
+                reward=reward,
+                discount=batch.discount,
+                learn_timesteps=batch.learn_timesteps,
+                q_max=selector.amax(dim=-1),
+                q_min=selector.amin(dim=-1),
+                q_taken=taken,
+                facts=facts,
             )
             following = self._return(config, steps)
             regressed_on = self._prediction.target(target, value, following)
@@ -59,7 +65,9 @@ class Objective:
         """TD errors [B, R - 1] from what the actor saw: reward, discount and its facts, [B, R] each."""
         reward = self._reward(told["reward"], told["novel"])
         q_max, q_taken = told["q_max"], told["q_taken"]
-        steps = returns.Steps(reward, told["discount"], learn_timesteps, q_max, q_taken, told)
+        steps = returns.Steps(
+            reward, told["discount"], learn_timesteps, q_max, told["q_min"], q_taken, facts=told
+        )
         td_error = self._return(self.config, steps).targets(q_max) - q_taken[:, :-1]
         if isinstance(self.config.bootstrap, Advantage):
             td_error += returns.cost_of(q_taken - q_max, self.config.bootstrap.alpha)[:, :-1]

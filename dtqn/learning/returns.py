@@ -150,21 +150,23 @@ def n_step_targets(
     return transform.apply(returns)
 
 
-def near_greedy(q_max: Tensor, q_taken: Tensor, learn_timesteps: Tensor, tolerance: float) -> Tensor:
+def near_greedy(
+    q_max: Tensor, q_taken: Tensor, scale: Tensor, learn_timesteps: Tensor, tolerance: float
+) -> Tensor:
     """[B, R] bool: where a_t was as good as the greedy action, or nearly.
 
-        max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' |max_a Q(s_t', a)|, t' over the sequence's real steps
+        max_a Q(s_t, a) - Q(s_t, a_t) <= kappa max_t' m_t', t' over the sequence's real steps
 
     MEME's soft trace (Kapturowski et al. 2023, arXiv 2209.07550, section 3) has |Q(s_t)| in place of the
-    sequence's largest. That allows nothing where a value is near 0.
+    sequence's largest m. That allows nothing where a value is near 0.
 
     Args:
         q_max, q_taken: [B, R]; padding may hold anything.
+        scale: [B, R] m_t, from 0 up; padding may hold anything.
         tolerance: kappa.
     """
     real = length_mask(learn_timesteps, q_max.shape[1])
-    scale = torch.where(real, q_max.abs(), 0.0).amax(dim=1, keepdim=True)
-    return q_taken >= q_max - tolerance * scale
+    return q_taken >= q_max - tolerance * torch.where(real, scale, 0.0).amax(dim=1, keepdim=True)
 
 
 class Traces(NamedTuple):
@@ -262,6 +264,8 @@ class Steps(NamedTuple):
     """[B] real timesteps."""
     q_max: Tensor
     """[B, R] max_a Q(s_t, a)"""
+    q_min: Tensor
+    """[B, R] min_a Q(s_t, a)"""
     q_taken: Tensor
     """[B, R] Q(s_t, a_t)"""
     facts: Mapping[str, Tensor]
@@ -334,6 +338,7 @@ class Watkins(Peng):
     """It is cut where a_t is not greedy."""
 
     def continuation(self) -> Tensor:
-        tolerance = cast(choices.Watkins, self.config.returns).tolerance
-        near = near_greedy(self.steps.q_max, self.steps.q_taken, self.steps.learn_timesteps, tolerance)
+        chosen, steps = cast(choices.Watkins, self.config.returns), self.steps
+        scale = steps.q_max - steps.q_min if chosen.tolerance_of == "gaps" else steps.q_max.abs()
+        near = near_greedy(steps.q_max, steps.q_taken, scale, steps.learn_timesteps, chosen.tolerance)
         return torch.where(near, super().continuation(), 0.0)

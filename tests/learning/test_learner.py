@@ -40,6 +40,7 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"value_rescaling": True}, CATEGORICAL | {"v_min": -0.3, "v_max": 0.4}, "box"),
     ({"returns": "watkins", "q_lambda": 0.8}, CATEGORICAL, "box"),
     ({"returns": "watkins", "q_lambda": 0.9, "trace_tolerance": 0.3}, {}, "box"),
+    ({"returns": {"name": "watkins", "tolerance": 0.2, "tolerance_of": "gaps"}}, {}, "box"),
     ({"returns": "peng", "value_rescaling": True}, CATEGORICAL, "box"),
     ({"bootstrap": "advantage", "double_q": False}, {}, "box"),
     ({"bootstrap": "advantage", "value_rescaling": True}, {}, "box"),

@@ -63,6 +63,38 @@ def test_watkins_looks_past_greedy_actions_only() -> None:
     assert never_cut.tolist() == [[1 + (40 + 25.5) / 4, 25.5, 44.0]]
 
 
+@pytest.mark.parametrize("constant", [0.0, 100.0])
+def test_a_tolerance_is_a_share_of_gaps_or_of_values(constant: float) -> None:
+    """The gaps are 2, 3, 3, 8. a_1 is 3 below the best: within 0.4 of 8, not within 0.3 of it.
+
+    The largest value is 8, or 108; 3 is within 0.3 of the second alone.
+    """
+    online, told = QOutput(Q[None] + constant), {"returns": {"name": "watkins", "q_lambda": 0.5}}
+
+    def cuts(tolerance: float, of: str) -> float:
+        told["returns"] |= {"tolerance": tolerance, "tolerance_of": of}
+        return errors(Expectation(), online, online, **told).traces.cut.item()
+
+    assert [cuts(0.4, "gaps"), cuts(0.3, "gaps")] == [0, 1]
+    assert [cuts(0.4, "values"), cuts(0.3, "values")] == [0, 0 if constant else 1]
+
+
+def test_first_priorities_know_the_gaps_that_the_actor_saw() -> None:
+    """Rewards 1, 2, 4 and lambda 0.5; v is Q's best, and the last gap, 8, the largest.
+
+    G_2 = 4 + 8/2, G_1 = 2 + (5 + 8)/4; G_0 is 1 + (4 + 5.25)/4 where c_1 = 0.5, and 1 + 4/2 where it is 0.
+    """
+    taken = torch.tensor([[3.0, 1.0, 5.0, 0.0]])
+    sees = batch()
+    seen = {"q_max": Q[None].amax(-1), "q_min": Q[None].amin(-1), "q_taken": taken, "novel": taken > 9}
+    seen |= {"reward": sees.learn.reward, "discount": sees.discount}
+    for tolerance, first in ((0.4, 3.3125), (0.3, 3.0)):
+        chosen = {"name": "watkins", "q_lambda": 0.5, "tolerance": tolerance, "tolerance_of": "gaps"}
+        config = learner_config(**(PLAIN | {"returns": chosen}))
+        found = Objective(config, Expectation()).first_td_errors(seen, sees.learn_timesteps)
+        assert found[0].tolist() == pytest.approx([first - 3, 5.25 - 1, 8 - 5])
+
+
 def test_the_target_of_atoms_by_hand() -> None:
     """All mass on the atom that is Q: the target is the one of a plain head, until it leaves the range."""
     head = Categorical(11, 0.0, 10.0).double()

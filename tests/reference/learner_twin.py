@@ -193,7 +193,9 @@ def targets_of(online: nn.Module, target: nn.Module, batch: Any, b: int, config:
     discount = batch.discount[b, :size].tolist()
     values = [of_target[t].numbers[losses.argmax(selector[t])] for t in range(size)]
     learned = range(int(batch.learned_steps[b]))
-    slack = getattr(config.returns, "tolerance", 0.0) * max(abs(max(q)) for q in selector)
+    of_gaps = getattr(config.returns, "tolerance_of", "values") == "gaps"
+    slack = max(max(q) - min(q) if of_gaps else abs(max(q)) for q in selector)
+    slack *= getattr(config.returns, "tolerance", 0.0)
     greedy = [max(selector[t]) - selector[t][action] <= slack for t, action in enumerate(actions)]
     n = config.n_step if config.returns.name == "n_step" else 1
     if not is_categorical(target):

@@ -79,6 +79,7 @@ class NaiveTrainer:
             "last": Field((), np.bool_, "timesteps"),
             "novel": Field((), np.bool_, "timesteps"),
             "q_max": Field((), np.float32, "timesteps"),
+            "q_min": Field((), np.float32, "timesteps"),
             "q_taken": Field((), np.float32, "timesteps"),
             "version": Field((), np.int64, "stored"),
         }
@@ -186,7 +187,7 @@ class NaiveTrainer:
             action = int(anything[i]) if draws[i] < self.epsilon(i) else best
             if not self.last[i]:
                 self.tried[i].add((*seen, action))
-            timestep |= {"q_max": max(q), "q_taken": q[action]}
+            timestep |= {"q_max": max(q), "q_min": min(q), "q_taken": q[action]}
             timestep |= {name: getattr(memory, name)[0, 0].numpy() for name in self.memory_names}
             timesteps.append(timestep)
             actions.append(action)
