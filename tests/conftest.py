@@ -9,13 +9,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from dtqn.inspection.page_episodes import png
 from dtqn.settings import trust
 from dtqn.training import machine
 from tests import tiny
 from tests.browser import executable
+
+DOT = png(np.zeros((1, 1, 3), np.uint8))
 
 # As runs have it: on tensors this small, two threads spend their time waiting for each other.
 torch.set_num_threads(1)
@@ -60,6 +64,12 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are as on a machine with one free core, however busy this one is."""
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
+
+
+@pytest.fixture(autouse=True)
+def _learning_curves_are_a_dot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them is a third of a run of seconds; test_plots.py looks at real ones."""
+    monkeypatch.setattr("dtqn.plots.learning_curve", lambda rows, path, *_: path.write_bytes(DOT))
 
 
 @pytest.fixture(autouse=True)

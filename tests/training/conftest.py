@@ -13,8 +13,4 @@ def trainer(monkeypatch):
 
     monkeypatch.setattr(session, "Trainer", Trainer)
     monkeypatch.setattr(preflight, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
-    monkeypatch.setattr(
-        "dtqn.plots.learning_curve",
-        lambda rows, path, title, ceiling, chance, policy: path.write_bytes(b"a picture"),
-    )
     return Trainer

@@ -129,7 +129,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> type[Here]:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("dtqn.plots.learning_curve", lambda *_: None)
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     yield
 

@@ -109,7 +109,6 @@ def test_a_short_run_has_the_recorded_rows(
     where, *recorded = golden.read(golden.RUNS)[name]
     if where != machine():
         pytest.skip(f"recorded on another machine: {where}")
-    monkeypatch.setattr("dtqn.plots.learning_curve", lambda *_: None)
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     rows = run(name, tmp_path / "run")
     assert texts(rows) == texts(recorded), f"if this is meant: {REGENERATE} {name}"

@@ -59,7 +59,6 @@ def test_killed_and_resumed_run_ends_like_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In its metrics, its last checkpoint and its best evaluation."""
-    monkeypatch.setattr("dtqn.plots.learning_curve", lambda *_: None)  # a fifth of the time
     monkeypatch.setattr(Trainer, "film", lambda *_: None)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert cli.main([*SMALL, "--run-dir", str(whole)]) == 0
