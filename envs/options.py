@@ -27,32 +27,32 @@ class TaskOptions:
     """
 
     time_limit: int | None = _option(
-        None, "Environment steps after which an episode is truncated; none: the task's own limit.", ge=1
+        None, "Timesteps after which an episode is truncated; none: the task's own limit.", ge=1
     )
     kwargs: Mapping[str, Any] | None = _option(
-        None, "Arguments of the constructor of a task that is not native, by name; none: its defaults."
+        None, "Constructor arguments, by name, of a task that is not native; none: its defaults."
     )
     success: str | None = _option(
         None,
-        "When an episode of a task that is not native is a success: info:KEY of its last timestep, return>X "
-        "or return>=X; none: where the task says it.",
+        "What counts as success in a task that is not native: info:KEY of the last timestep, return>X "
+        "or return>=X; none: what the task reports.",
     )
     observation: Literal["grid", "vector"] | None = _option(
         None,
-        "Gridverse only: (type, status, colour) of cells in view, or DTQN's vector; none: as the original.",
+        "Gridverse only: grid, (type, status, colour) per cell in view, or DTQN's vector; none: original.",
     )
     backend: Literal["native", "gym-gridverse"] = _option(
         "native", "Gridverse only: this project's own engine, or the installed package gym_gridverse."
     )
-    grayscale: bool = _option(False, "Pictures without colour.")
+    grayscale: bool = _option(False, "Convert picture observations to greyscale.")
     resize: int | None = _option(
-        None, "Pictures of so many pixels a side, by area average; none: as they are.", ge=1, le=10_000
+        None, "Pixels per side that pictures are scaled to, by area average; none: as is.", ge=1, le=10_000
     )
     hide: tuple[int, ...] | None = _option(
-        None, "Components of a vector observation to leave out, from 0; none: nothing."
+        None, "Components of a vector observation to leave out, counted from 0, such as 1,3."
     )
     frame_stack: int = _option(
-        1, "k, observations seen at once: the present one and the k - 1 before it.", ge=1, le=1000
+        1, "k, observations stacked as one: the present one and the k - 1 before it.", ge=1, le=1000
     )
 
     def __post_init__(self) -> None:

@@ -116,10 +116,10 @@ def test_settings_with_a_word_are_told_in_full(capsys):
         "network.core.gate",
         "    Gate that joins a sub-module's output to its input (GTrXL, section 3.2);",
         "    `residual` is a plain sum. [one of gru, output, input, highway, sigtanh,",
-        "    residual; default gru; of gtrxl, coberl, dtqn]",
+        "    residual; default gru; for gtrxl, coberl, dtqn]",
         "network.core.gate_bias",
-        "    b_g at initialisation; larger is closer to the identity. none: the gate's",
-        "    own, gru 2, others 1. [a number, or none; default none; of gtrxl, coberl,",
+        "    Initial gate bias b_g; a larger one is closer to the identity map. none: 2",
+        "    for gru, 1 for others. [a number, or none; default none; for gtrxl, coberl,",
         "    dtqn]",
     ]
     assert cli.main(["settings", "learning-rate"]) == 0

@@ -24,9 +24,9 @@ class Processes(Member):
     made_by = "dtqn.training.pool:WorkerPool"
 
     num_workers: int = Field(2, ge=1, le=100_000)
-    """Workers that share the environments and have a copy of the network each, on the CPU."""
+    """Workers that divide the environments; each has a copy of the network, on the CPU."""
     max_lead: int = Field(2, ge=0, le=1000)
-    """Vector steps that workers may be ahead of the learner; 0: they wait for each other at each one."""
+    """Timesteps per environment that workers may act ahead of the learner; 0: they take turns."""
     step_timeout: float = Field(300.0, gt=0, le=1_000_000)
     """Seconds without an answer after which a worker counts as hung, and is replaced."""
 
@@ -53,9 +53,9 @@ class Ladder(Member):
     name: str = "ladder"
 
     base: float = Field(0.4, gt=0, lt=1)
-    """The ladder's base."""
+    """Epsilon of environment 0, the largest on Ape-X's ladder."""
     exponent: float = Field(7.0, ge=0)
-    """The ladder's alpha: the last rung is base^(1 + alpha)."""
+    """alpha of Ape-X's ladder: the last environment's epsilon is base^(1 + alpha)."""
 
 
 class Annealed(Member):

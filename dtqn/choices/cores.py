@@ -65,23 +65,23 @@ class _Layers(Core):
 
 class _MLP(_Layers):
     mlp_width: int = Field(128, ge=1, le=1_000_000)
-    """Hidden features of the feed-forward part of a layer."""
+    """Hidden units of each layer's feed-forward part (MLP)."""
 
 
 class _Heads(_MLP):
     num_heads: int = Field(2, ge=1, le=1_000_000)
-    """H, heads of each layer: of attention, or matrices of memory, D^2 / H numbers a layer (deltanet)."""
+    """H, attention heads per layer; for deltanet, memory matrices per layer (D^2 / H numbers)."""
 
 
 class _Memory(Core):
     memory_length: int = Field(40, ge=0, le=1_000_000)
-    """M, env steps that attention looks back; the longest time scale of `chrono` (`initial_weights`)."""
+    """M, timesteps that each attention layer looks back; in RNNs only `initial_weights` chrono reads it."""
 
 
 class _Gated(_Memory):
     initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2; `orthogonal`:
-    from state to state, with zero biases, as in Flax."""
+    """Initial weights: torch's; `chrono`: gates forget over 1 to `memory_length` timesteps, not 2;
+    `orthogonal`: orthogonal state-to-state weights and zero biases, as in Flax."""
 
     @property
     def longest(self) -> int | None:
@@ -91,16 +91,16 @@ class _Gated(_Memory):
 
 class _Chrono(_Gated):
     initial_weights: Literal["torch", "chrono"] = "torch"
-    """Torch's own; `chrono`: gates that at first forget over 1 to `memory_length` steps, not 2."""
+    """Initial weights: torch's; `chrono`: gates forget over 1 to `memory_length` timesteps, not 2."""
 
 
 class _Transformer(_Heads):
     gate: Literal["gru", "output", "input", "highway", "sigtanh", "residual"] = "gru"
     """Gate that joins a sub-module's output to its input (GTrXL, section 3.2); `residual` is a plain sum."""
     gate_bias: float | None = None
-    """b_g at initialisation; larger is closer to the identity. none: the gate's own, gru 2, others 1."""
+    """Initial gate bias b_g; a larger one is closer to the identity map. none: 2 for gru, 1 for others."""
     norm: Literal["pre", "post", "none"] = "pre"
-    """LayerNorm at each sub-module's input (identity map reordering), after the sum (TrXL), or nowhere."""
+    """LayerNorm before each sub-module (pre, identity map reordering), after its sum (post), or none."""
 
     def unread_in(self, run: Any) -> Iterator[str]:
         if self.gate in ("input", "residual"):
@@ -121,7 +121,7 @@ class GTrXL(_Relative):
     adaptive_span: bool = False
     """Each head learns how far it looks back, at most `memory_length` (Sukhbaatar et al. 2019)."""
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
-    """C, slots seen beyond `memory_length`, each made of four steps (Rae et al. 2019); 0: none."""
+    """C, memory slots beyond `memory_length`, each compressing 4 timesteps (Rae et al. 2019); 0: none."""
 
     def misfits(self) -> Iterator[str]:
         if self.compressed_slots and self.adaptive_span:
@@ -174,13 +174,13 @@ class DTQN(_Transformer):
     is_windowed = True
 
     context_length: int = Field(50, ge=1, le=1_000_000)
-    """K, steps of the window that is re-read at each step, the present one among them."""
+    """K, timesteps in the window that is re-read at each step, the present one included."""
     positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    """Encoding of a step's place in the window, added to its features."""
+    """Encoding of a timestep's position in the window, added to its features."""
     share_gates: bool = False
-    """One pair of gates for all layers, as in DTQN's public code."""
+    """Use one pair of gates for all layers, as DTQN's public code does."""
     final_norm: bool = False
-    """LayerNorm after the last layer too."""
+    """Apply LayerNorm after the last layer too."""
 
     def misfits_in(self, run: Any) -> Iterator[str]:
         length, learned, before = self.context_length, run.replay.learn_length, run.replay.burn_in_length

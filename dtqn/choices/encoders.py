@@ -30,13 +30,13 @@ class _Rewarded(Encoder):
 
 class _Embedding(Encoder):
     embedding_width: int = Field(8, ge=1, le=1_000_000)
-    """Features for each component of a discrete observation, and the previous action if no layers follow."""
+    """Features per discrete observation component, and of the previous action if `num_layers` is 0."""
 
 
 class _Pictures(Encoder):
     image_encoder: Literal["nature", "minigrid"] = "nature"
-    """Reads pictures: Nature's convolutions (Mnih et al. 2015), or for small grids the network that
-    MiniGrid's authors give their agents (torch-ac)."""
+    """Network that reads pictures: DQN's convolutions (nature, Mnih et al. 2015), or a small one for
+    grids of few cells (minigrid, torch-ac)."""
 
 
 class StepEncoder(_Rewarded, _Embedding, _Pictures):
@@ -46,9 +46,9 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures):
     made_by = "dtqn.networks.encoders:StepEncoder"
 
     num_layers: int = Field(0, ge=0, le=1000)
-    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one map of both."""
+    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one linear map."""
     normalise: bool = False
-    """Standardise the numbers of a Box by their mean and deviation over 10 000 random env steps."""
+    """Standardise real-valued observations by mean and deviation over 10 000 random env steps."""
 
 
 class DTQNEncoder(_Embedding):

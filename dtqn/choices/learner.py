@@ -29,8 +29,8 @@ class Replayed(Batches):
     size: int = Field(32, ge=1)
     """B, sequences in a batch."""
     env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 48.0
-    """Environment steps (all environments together, after warm-up) for one learner step; auto: 48, more
-    where `replay.learn_length` is above 80, so that an env step is learned as often."""
+    """Environment steps (summed over all environments, after warm-up) per update; auto: 48, or
+    0.6 times `replay.learn_length` if that is more."""
 
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         if self.env_steps_per_update == "auto":
@@ -45,11 +45,11 @@ class Rollouts(Batches):
     from_replay = False
 
     length: int = Field(128, ge=1, le=1_000_000)
-    """T, vector steps of a rollout."""
+    """T, timesteps of a rollout in each environment."""
     epochs: int = Field(4, ge=1)
-    """Times that a rollout is learned."""
+    """Passes over each rollout."""
     minibatches: int = Field(16, ge=1)
-    """Updates in an epoch, each from a different share of the environments; it divides `actor.num_envs`."""
+    """Updates per epoch, each on a different share of environments; must divide `actor.num_envs`."""
 
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
@@ -86,7 +86,7 @@ class Peng(Member):
     made_by = "dtqn.learning.returns:Peng"
 
     q_lambda: float = Field(0.9, ge=0, le=1)
-    """lambda: 0 is the one-step return, 1 the whole rest of the sequence."""
+    """lambda of Q(lambda): 0 is the one-step return, 1 uses all rewards up to the sequence's end."""
 
 
 class Watkins(Peng):
@@ -96,9 +96,9 @@ class Watkins(Peng):
     made_by = "dtqn.learning.returns:Watkins"
 
     tolerance: float = Field(0.0, ge=0)
-    """kappa: a trace survives an action whose Q is below the best by at most this share of the largest."""
+    """kappa: a trace survives an action whose Q is below the best by at most kappa times `tolerance_of`."""
     tolerance_of: Literal["values", "gaps"] = "values"
-    """Of the largest |max_a Q|, or of the largest max_a Q - min_a Q, which no constant in Q changes."""
+    """Unit of `tolerance`, a sequence's largest |max_a Q| (values) or max_a Q - min_a Q (gaps)."""
 
 
 RETURNS = Choice(NStep, Peng, Watkins)
@@ -116,7 +116,7 @@ class Advantage(Member):
     name: str = "advantage"
 
     alpha: float = Field(0.9, ge=0, le=1)
-    """Share of an action's gap to the best one that its target loses, at most this much in scaled rewards."""
+    """alpha: an action's target loses this share of its gap to the best one, at most alpha in all."""
 
 
 BOOTSTRAPS = Choice(Greedy, Advantage)
@@ -128,7 +128,7 @@ class Soft(Member):
     name: str = "soft"
 
     rate: float = Field(0.02, gt=0, le=1)
-    """Share of the online parameters in an update of the target network."""
+    """tau: share of the online parameters that each update mixes into the target network."""
 
 
 class Hard(Member):
@@ -137,7 +137,7 @@ class Hard(Member):
     name: str = "hard"
 
     period: int = Field(2500, ge=1)
-    """Learner steps between updates of the target network."""
+    """Updates between copies to the target network."""
 
 
 class NoTarget(Member):

@@ -26,11 +26,11 @@ class Categorical(Member):
     made_by = "dtqn.learning.predictions:Categorical"
 
     num_atoms: int = Field(51, ge=2, le=1_000_000)
-    """Atoms from `v_min` to `v_max`."""
+    """Number of atoms (returns), evenly spaced from `v_min` to `v_max`."""
     v_min: float = -10.0
-    """The smallest return an atom stands for, with `reward_scale` and value rescaling."""
+    """Smallest atom: a return after `reward_scale` and value rescaling."""
     v_max: float = 10.0
-    """The largest return an atom stands for, with `reward_scale` and value rescaling."""
+    """Largest atom: a return after `reward_scale` and value rescaling."""
 
     def misfits(self) -> Iterator[str]:
         if self.v_min >= self.v_max:

@@ -15,10 +15,10 @@ from dtqn.settings.record_files import SUFFIX
 
 
 def compare(arguments: Sequence[str]) -> int:
-    """Compare agents on the same tasks and seeds; what has been trained is not trained again."""
+    """Compare agents on the same tasks and seeds; finished runs are not repeated."""
     parser = Parser("compare", arguments, "--agents A,B,...", compare.__doc__)
     parser.add_options(options.Comparison)
-    run = parser.add_argument_group("settings of all runs (--env: one task, or several with commas between)")
+    run = parser.add_argument_group("settings of all runs (--env: one task, or several separated by commas)")
     parser.add_settings(lambda name: name not in ("agent", "seed"), run)
     given = parser.read()
     from dtqn.experiments import compare as table
@@ -27,7 +27,7 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def records(arguments: Sequence[str]) -> int:
-    """Sort a file of records, as after a merge, so that each record is there once."""
+    """Sort a file of run records and drop duplicates, for example after a merge."""
     parser = Parser("records", arguments, "FILE", records.__doc__)
     option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
     given = parser.read()
@@ -41,10 +41,10 @@ def records(arguments: Sequence[str]) -> int:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """Search settings as a W&B sweep file says; the same command goes on after a kill."""
+    """Search settings as a W&B sweep file says; the same command continues after a kill."""
     parser = Parser("sweep", arguments, "FILE [--jobs N]", sweep.__doc__)
     parser.add_options(options.Sweep)
-    option(parser, "file FILE", "such as configs/sweeps/learning-rate.yaml", argtypes.path)
+    option(parser, "file FILE", "sweep file, such as configs/sweeps/learning-rate.yaml", argtypes.path)
     parser.add_settings(lambda _: True, parser.add_argument_group("settings of all runs"))
     given = parser.read()
     from dtqn.experiments import sweep as search

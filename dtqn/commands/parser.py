@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
-        option(self, trust.OPTION, "run code that a file names, even a stranger's")  # `dtqn.cli` reads it
+        option(self, trust.OPTION, "run Python code that a run or settings file names")  # `dtqn.cli` reads it
         self._given = list(arguments)
 
     def error(self, message: str) -> NoReturn:
@@ -154,7 +154,7 @@ def told(name: str) -> str:
 
 def _told(field: FieldInfo, usual: Any, of: Sequence[str] = ()) -> str:
     notes = [legal(field), *([] if field.is_required() else [f"default {_as_typed(usual)}"])]
-    notes += [f"of {', '.join(of)}"] if of else []
+    notes += [f"for {', '.join(of)}"] if of else []
     return f"{_description(field)} [{'; '.join(notes)}]"
 
 
@@ -180,7 +180,7 @@ def listing(names: Sequence[str]) -> list[str]:
     for group, rows in groups.items():
         room = _WIDTH - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
         lines += [group, *columns([[*row[:2], _first_clause(row[2], room)] for row in rows])]
-    return [*lines, f"All about those with WORD in their names: {program()} settings WORD"]
+    return [*lines, f"To explain all settings with WORD in their names: {program()} settings WORD"]
 
 
 def _first_clause(text: str, room: int) -> str:

@@ -17,12 +17,12 @@ from dtqn.training.directory import file_errors
 
 
 def settings(arguments: Sequence[str]) -> int:
-    """Tell all about the settings with WORD in their names; without it they are listed, a line each. Or
-    rewrite a YAML file of settings, a suite or a sweep by today's names, and say what has moved; its comments
-    are lost."""
+    """Explain the settings with WORD in their names; without WORD, list all settings, a line each. With
+    --update, rewrite a YAML file of settings, a suite or a sweep with today's names of settings, and print
+    what has changed; the file's comments are lost."""
     parser = Parser("settings", arguments, "[WORD]", settings.__doc__)
     option(parser, "word WORD", "a part of a setting's name, such as core.memory", nargs="?")
-    option(parser, "--update FILE", "the file to rewrite", argtypes.path)
+    option(parser, "--update FILE", "YAML file to rewrite", argtypes.path)
     given = parser.read()
     if given["update"] is not None:
         if given["word"] is not None:

@@ -15,13 +15,13 @@ from dtqn.text import columns, shortened, terminal_width
 
 
 def list_tasks(arguments: Sequence[str]) -> int:
-    """List the tasks, or show one."""
+    """List the tasks, or describe one."""
     parser = Parser("envs", arguments, "[WORD]", list_tasks.__doc__)
-    option(parser, "word WORD", "list those with it in their names, texts or sources", nargs="?")
-    option(parser, "--env X", "show this task")
-    picture = "write a picture of it; .png: the first state, .gif: a random episode"
+    option(parser, "word WORD", "list only tasks with this word in some column", nargs="?")
+    option(parser, "--env X", "describe this task")
+    picture = "write a picture: .png of the first state, .gif of a random episode"
     option(parser, "--render FILE", picture, argtypes.path)
-    option(parser, "--seed N", "", argtypes.natural, 1)
+    option(parser, "--seed N", "seed of the picture", argtypes.natural, 1)
     parser.add_settings(lambda name: name.startswith("task."))
     given = parser.read()
     word, id, file, seed = (given.pop(name) for name in ("word", "env", "render", "seed"))

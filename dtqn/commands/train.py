@@ -16,24 +16,24 @@ _DESCRIPTION = """\
 Train memory agents on partially observable tasks, compare and tune them.
 
 commands:
-  train           train an agent; a command line without a command does this
-  runs [DIR]      list runs: their state, last evaluation, and how to go on
-  eval RUN_DIR    evaluate the weights of a run
-  debug RUN_DIR   say what the decisions of a trained agent depend on
-  report RUN ...  write one page about runs, with episodes to step through
-  export RUN_DIR  write a trained agent for others, with card and certificate
-  verify DIR      say whether an exported agent is what its certificate claims
-  watch RUN_DIR   show a trained agent's episodes in the terminal, or as a film
-  compare         compare agents on the same tasks and seeds
-  records FILE    sort a file of records, as after a merge
+  train           train an agent (the default command)
+  runs [DIR]      list runs: their state, last evaluation, and how to continue
+  eval RUN_DIR    evaluate a trained agent
+  debug RUN_DIR   show which past steps a trained agent's decisions depend on
+  report RUN ...  write an HTML page about runs, with episodes to step through
+  export RUN_DIR  package a trained agent, with model card and certificate
+  verify DIR      check an exported agent against its certificate
+  watch RUN_DIR   show a trained agent's episodes in the terminal, or as a GIF
+  compare         compare agents, trained on the same tasks and seeds
+  records FILE    sort a file of run records and drop duplicates
   sweep FILE      search settings as a W&B sweep file says; needs no account
-  envs [WORD]     list the tasks, or show one
-  settings [WORD] tell about settings, or rewrite a file by today's names
+  envs [WORD]     list the tasks, or describe one
+  settings [WORD] explain settings, or update old names in a file
 """
-_RESUME = """go on with the run in this directory; auto: go on with the run of these very settings, in
+_RESUME = """continue the run in this folder; auto: continue the run with exactly these settings, in
 <runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it"""
-_ACCEPT = """with --resume RUN_DIR: go on with the task, and with a network of your own, as they are now,
-though their code or files have changed since the run began"""
+_ACCEPT = """with --resume RUN_DIR: continue even if the code or files of the task, or of a network of your
+own, have changed since the run began"""
 _TRAIN_ONLY = ("config", "print_config", "resume", "accept_changed_code", "run_dir", "runs_dir")
 
 
@@ -51,14 +51,14 @@ def train(arguments: Sequence[str]) -> int:
 
 def parser_of(arguments: Sequence[str]) -> Parser:
     """What reads the arguments of `train`."""
-    more = f"`{program()} COMMAND --help` explains a command."
+    more = f"`{program()} COMMAND --help` explains COMMAND. `horizon or 80`: episode length if fixed, or 80."
     parser = Parser("", arguments, "[COMMAND]", _DESCRIPTION, more)
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
-    option(run, "--config FILE", "YAML file of settings, laid over the presets", argtypes.path)
-    option(run, "--print-config", "print every setting as YAML and end")
-    option(run, "--run-dir DIR", "default <runs-dir>/<env>/<agent>/seed<k>", argtypes.path)
-    option(run, "--runs-dir DIR", "folder of run directories; default runs", argtypes.path)
+    option(run, "--config FILE", "YAML file of settings, which override the presets", argtypes.path)
+    option(run, "--print-config", "print every setting as YAML and exit")
+    option(run, "--run-dir DIR", "the run's folder; default <runs-dir>/<env>/<agent>/seed<k>", argtypes.path)
+    option(run, "--runs-dir DIR", "folder of all runs; default runs", argtypes.path)
     option(run, "--resume RUN_DIR", _RESUME, argtypes.path)
     option(run, "--accept-changed-code", _ACCEPT)
     parser.add_settings(lambda _: True, run)

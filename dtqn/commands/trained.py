@@ -27,9 +27,9 @@ _SHOWN = 6
 
 
 def list_runs(arguments: Sequence[str]) -> int:
-    """List the runs in a folder: state, last evaluation, how to go on."""
+    """List the runs in a folder: state, last evaluation, and how to continue each."""
     parser = Parser("runs", arguments, "[DIR]", list_runs.__doc__)
-    option(parser, "folder DIR", "searched with all folders below", argtypes.path, Path("runs"), nargs="?")
+    option(parser, "folder DIR", "folder to search, at any depth", argtypes.path, Path("runs"), nargs="?")
     option(parser, "--json", "print one JSON object")
     given = parser.read()
     from dtqn.training import listing
@@ -44,10 +44,10 @@ def list_runs(arguments: Sequence[str]) -> int:
 
 
 def evaluate(arguments: Sequence[str]) -> int:
-    """Evaluate the weights of a run."""
+    """Play episodes with a run's weights and print success and return."""
     parser = Parser("eval", arguments, "RUN_DIR", evaluate.__doc__)
     _add_played(parser, 500)
-    chance = "share of random actions; default as in the run's evaluations, mostly 0: greedy"
+    chance = "share of random actions, 0: greedy; default the run's `evaluation.epsilon`"
     option(parser, "--epsilon E", chance, argtypes.probability)
     option(parser, "--json", "print one JSON object")
     _add_other_task(parser)
@@ -92,18 +92,18 @@ def _stdout_of(json_alone: bool) -> Iterator[None]:
 
 
 def debug(arguments: Sequence[str]) -> int:
-    """Say what the decisions of a trained agent depend on, and whether it uses its memory.
-    The exit code is 1 where a contract between acting and learning is broken."""
+    """Show which past steps a trained agent's decisions depend on, and whether it uses its memory.
+    Exit code 1: acting and learning disagree about Q-values, or memory outlives an episode."""
     parser = Parser("debug", arguments, "RUN_DIR", debug.__doc__)
     _add_played(parser, 100)
-    replacements = f"other episodes that give what is shown in place of a step; default {_REPLACEMENTS}"
+    replacements = f"other episodes whose observations replace a step's; default {_REPLACEMENTS}"
     option(parser, "--replacements M", replacements, argtypes.positive)
-    memoryless = """runs of agents without memory on the same task, such as dqn's, without and with frame
-    stacks; they tell whether the task needs a memory, and of how many steps"""
+    memoryless = """runs of agents without memory on the same task, such as dqn with and without frame
+    stacks; they show whether the task needs memory, and of how many steps"""
     option(parser, "--memoryless A,B", memoryless)
-    where = "folder of the files; default RUN_DIR/debug, or debug-ID of another task"
+    where = "folder for the results; default RUN_DIR/debug, or debug-ID for another task"
     option(parser, "--out DIR", where, argtypes.path)
-    option(parser, "--json", "print debug.json")
+    option(parser, "--json", "print the results as JSON")
     _add_other_task(parser)
     given = parser.read()
     directory, episodes = RunDir(given["run_dir"]), given["episodes"]
@@ -132,11 +132,11 @@ def debug(arguments: Sequence[str]) -> int:
 
 def watch(arguments: Sequence[str]) -> int:
     """Show greedy episodes of a trained agent step by step: the task's picture, Q-values, action, reward,
-    and how much each decision depends on past steps; a line a step without a terminal."""
+    and how much each decision depends on past steps. Without a terminal, each step is one line."""
     parser = Parser("watch", arguments, "RUN_DIR", watch.__doc__)
     _add_played(parser, 1)
-    option(parser, "--delay S", "seconds that a step is shown", argtypes.seconds, 0.4)
-    option(parser, "--gif FILE", "keep the first episode as FILE.gif", argtypes.path)
+    option(parser, "--delay S", "seconds per step", argtypes.seconds, 0.4)
+    option(parser, "--gif FILE", "write the first episode to FILE (.gif)", argtypes.path)
     _add_other_task(parser)
     given = parser.read()
     directory, config = _run_of(given)
@@ -156,11 +156,11 @@ def report(arguments: Sequence[str]) -> int:
     """Write one HTML file about trained runs: episodes to step through, what each decision depends on, a
     table and a curve. The file opens without internet."""
     parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
-    option(parser, "paths RUN_DIR", kind=argtypes.trained, nargs="+")
-    where = "the page; default report.html in RUN_DIR, or in the folder of several runs"
+    option(parser, "paths RUN_DIR", "folders of runs", argtypes.trained, nargs="+")
+    where = "HTML file; default report.html in RUN_DIR, or in the folder of several runs"
     option(parser, "--out FILE", where, argtypes.path)
-    option(parser, "--episodes N", "episodes to play", argtypes.several, 100)
-    shown = f"episodes of a run that are shown, failures and successes; default {_SHOWN}"
+    option(parser, "--episodes N", "episodes to play per run", argtypes.several, 100)
+    shown = f"episodes to show per run, failures and successes; default {_SHOWN}"
     option(parser, "--shown N", shown, argtypes.positive)
     _add_choice(parser)
     given = parser.read()
@@ -178,11 +178,11 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def export(arguments: Sequence[str]) -> int:
-    """Write a trained agent for others: weights, settings, a model card and a certificate."""
+    """Package a trained agent for others: weights, settings, a model card and a certificate."""
     parser = Parser("export", arguments, "RUN_DIR --to DIR", export.__doc__)
-    option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
-    option(parser, "--to DIR", "a new folder, or an empty one", argtypes.path, required=True)
-    option(parser, "--episodes N", "episodes to play for its score", argtypes.positive, 500)
+    option(parser, "run_dir RUN_DIR", "folder of a run", argtypes.trained)
+    option(parser, "--to DIR", "folder to write, new or empty", argtypes.path, required=True)
+    option(parser, "--episodes N", "episodes to play for the certified score", argtypes.positive, 500)
     option(parser, "--seed N", "seed of those episodes", argtypes.natural, 7)
     given = parser.read()
     to: Path = given["to"]
@@ -198,11 +198,11 @@ def export(arguments: Sequence[str]) -> int:
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """Say whether an exported agent is what its certificate claims: its files, and its score, for which its
-    episodes are played again. The exit code is 1 where one differs."""
+    """Check an exported agent against its certificate: files, task, and score, for which the episodes
+    are played again. The exit code is 1 if one differs."""
     parser = Parser("verify", arguments, "DIR", verify.__doc__)
-    option(parser, "run_dir DIR", kind=argtypes.trained)
-    option(parser, "--episodes N", "play so many, 0 for none; default the certificate's", argtypes.natural)
+    option(parser, "run_dir DIR", "folder of an exported agent", argtypes.trained)
+    option(parser, "--episodes N", "episodes to play, 0: none; default the certificate's", argtypes.natural)
     option(parser, "--seed N", "seed of those episodes; default the certificate's", argtypes.natural)
     given = parser.read()
     directory, _ = _run_of(given)
@@ -218,20 +218,20 @@ def verify(arguments: Sequence[str]) -> int:
 
 def _add_played(parser: Parser, episodes: int) -> None:
     """The run whose episodes are played, how many, and which."""
-    option(parser, "run_dir RUN_DIR", kind=argtypes.trained)
+    option(parser, "run_dir RUN_DIR", "folder of a run or exported agent", argtypes.trained)
     option(parser, "--episodes N", "episodes to play", argtypes.positive, episodes)
     _add_choice(parser)
 
 
 def _add_choice(parser: Parser) -> None:
     """Which episodes are played, and by which weights."""
-    option(parser, "--seed N", "seed of the tasks", argtypes.natural, 7)
+    option(parser, "--seed N", "seed of the episodes", argtypes.natural, 7)
     option(parser, "--checkpoint X", "which weights, last or best", default="last", choices=["last", "best"])
 
 
 def _add_other_task(parser: Parser) -> None:
     """Another task than the run's, for what a memory does beyond its training."""
-    option(parser, "--env ID", "another task with the same spaces, such as a longer corridor")
+    option(parser, "--env ID", "play another task with the same observation and action spaces")
     parser.add_settings(lambda name: name.startswith("task."))
 
 

@@ -28,13 +28,13 @@ class Options(Group):
     """The options of both; the text below each is its help on the command line."""
 
     config: _Path | None = None
-    """YAML file of settings, laid over the presets"""
+    """YAML file of settings, which override the presets"""
     jobs: int | None = Field(None, ge=1)
-    """runs at a time; none: CPUs / threads, at most one a GPU"""
+    """runs at a time; none: CPU cores / threads, at most one per GPU"""
     runs_dir: _Path = Path("runs")
-    """folder of run directories"""
+    """folder of all runs"""
     out: _Path | None = None
-    """folder of results; none: one of these settings in <runs-dir>"""
+    """folder for results; none: one in <runs-dir> for these settings"""
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Self:
@@ -52,43 +52,43 @@ class Comparison(Options):
     """The options of `compare`."""
 
     agents: str
-    """presets, YAML files of your own and variants such as long=gtrxl+network.core.memory_length=80,
-    with commas between"""
+    """agents, separated by commas: presets, YAML files of your own, or variants such as
+    long=gtrxl+network.core.memory_length=80"""
     seeds: int = Field(5, ge=1, le=10_000)  # a seed given as a number of seeds would be planned for minutes
-    """how many seeds"""
+    """seeds per agent and task"""
     first_seed: int = Field(1, ge=0)
-    """the first seed; take seeds that no setting was chosen on"""
+    """the first seed; use seeds on which no setting was chosen"""
     baseline: str | None = None
-    """compare the others with this agent"""
+    """agent to compare the others with"""
     suite: str | None = None
-    """the tasks, budgets and scores of a suite, or of a YAML file of your own"""
+    """a suite, or a YAML file of your own, with tasks, budgets and scores"""
     tasks: str | None = None
-    """these tasks of the suite alone, such as 'bsuite-*,t-maze-passive-50'; none: all"""
+    """only these tasks of the suite, such as 'bsuite-*,t-maze-passive-50'; none: all"""
     budget_share: float = Field(1.0, gt=0, le=1)
-    """run this share of the suite's env steps, for a first look"""
+    """share of the suite's env steps to run, for a first look"""
     records_only: bool = False
-    """train nothing: a table of the runs that have finished, in seconds"""
+    """train nothing, only tabulate the runs that have finished"""
     records: _Path | None = None
-    """JSON Lines file of records of finished runs, read and added to; none: no file, but with
-    --suite at its full budget docs/results/records/SUITE.jsonl, if that folder exists"""
+    """JSON Lines file of finished runs' records, read and added to; none: no file, but with --suite at its
+    full budget docs/results/records/SUITE.jsonl, if that folder exists"""
     metrics: str | None = None
-    """metrics that get a column in the tables, with commas between, such as replay/stale_action_share; it has
+    """metrics to add as columns, separated by commas, such as replay/stale_action_share; the table shows
     the mean over the second half of each run"""
     also: str | None = None
-    """other tasks with the same spaces, such as "t-maze-passive-{100,1000}", that trained agents then play
-    without training; see also.png"""
+    """other tasks with the same spaces, such as "t-maze-passive-{100,1000}", on which the trained agents are
+    then evaluated; writes also.png"""
     search: str | list[str] | None = None  # a list where it is typed, of one
     """train every agent with each of these values of one setting, such as
-    learner.learning_rate=0.0003,0.001,0.003, and write what suits each into search.md and chosen.yaml"""
+    learner.learning_rate=0.0003,0.001,0.003; writes the best for each into search.md and chosen.yaml"""
 
 
 class Sweep(Options):
     """The options of `sweep`."""
 
     run_cap: int | None = Field(None, ge=1)
-    """runs in all; none: the file's run_cap"""
+    """runs of the whole sweep; none: the file's run_cap"""
     search_seed: int = Field(0, ge=0)
-    """seed of the choices"""
+    """seed of the search's random choices"""
 
 
 @contextlib.contextmanager

@@ -17,19 +17,19 @@ class NetworkConfig(Group):
     """The network: encoder, core and head."""
 
     core: Annotated[SerializeAsAny[cores.Core], cores.CORES] = cores.GTrXL()
-    """The memory between encoder and head: `dtqn` re-reads a window, `none` forgets all (DQN)."""
+    """The memory module between encoder and head; `dtqn` re-reads a window, `none` has no memory (DQN)."""
     width: int = Field(64, ge=2, le=1_000_000)
-    """D, features a layer takes and passes on; a multiple of the core's `num_heads`, and even for gtrxl."""
+    """D, features of each layer of the core; a multiple of its `num_heads`, and even for gtrxl and coberl."""
     encoder: Annotated[SerializeAsAny[encoders.Encoder], encoders.ENCODERS] = encoders.StepEncoder()
-    """From inputs to features; `dtqn`: as in DTQN's public code; `parts`: one vector a part (DARQN)."""
+    """The map from inputs to features; `dtqn`: DTQN's; `parts`: a vector per part of the input (DARQN)."""
     dueling: bool = True
-    """Split the head into a value and advantages (Wang et al. 2016)."""
+    """Dueling head: a state value plus advantages (Wang et al. 2016)."""
     head_width: int = Field(64, ge=0, le=1_000_000)
-    """Hidden features of the head; 0: a linear head."""
+    """Units in the head's hidden layer; 0: a linear head."""
     distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
-    """The head's estimate of a return: its mean, or probabilities of atoms (C51)."""
+    """What the head predicts of the return: its mean (none), or a distribution (categorical, C51)."""
     recall_weight: float = Field(0.0, ge=0)
-    """Weight of a loss that asks a core with memory which values the episode has shown; 0: none."""
+    """Weight of a loss: a core with memory predicts which values its episode has shown; 0: none."""
 
     def misfits(self) -> Iterator[str]:
         if why := self.core.width_misfit(self.width):
@@ -49,44 +49,44 @@ class LearnerConfig(Group):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     final_learning_rate_share: float = Field(0.05, ge=0, le=1)
-    """Share of the step size that is left at the run's end: it falls from 60 % of the env steps on, on a
-    straight line; 1: it stays constant."""
+    """Step size at the run's end, as a share of `learning_rate`; it falls linearly over the last 40 % of the
+    env steps; 1: it stays constant."""
     adam_epsilon: float = Field(1e-8, gt=0)
-    """Adam's denominator constant."""
+    """Adam's epsilon, added to the denominator."""
     weight_decay: float = Field(0.0, ge=0)
-    """lambda: an update shrinks each matrix by the step size times this (AdamW)."""
+    """AdamW's lambda: each update multiplies weight matrices by 1 - lambda * step size."""
     batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
-    """What updates learn from: sequences drawn from replay, or rollouts, learned at once and forgotten."""
+    """Where batches come from: sequences drawn from replay, or the last rollout, then dropped (PQN)."""
     gamma: float = Field(0.99, ge=0, le=1)
-    """Discount factor of one environment step."""
+    """Discount factor per timestep."""
     n_step: int = Field(3, ge=1)
-    """n, rewards summed before the bootstrap, fewer at an episode's end; for Q(lambda), the tail's length."""
+    """n of the n-step return; for Q(lambda), timesteps after the learned ones that the return may use."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
-    """Target of a step: an n-step return, Peng's Q(lambda), or Watkins', cut at exploring actions."""
+    """TD target: an n-step return, Peng's Q(lambda), or Watkins' Q(lambda), cut at exploratory actions."""
     next_window: bool = False
-    """Bootstrap from a window of its own, the sequence without its first step (DTQN's public code)."""
+    """Compute bootstrap values from the sequence without its first timestep, as DTQN's code does."""
     double_q: bool = True
-    """Choose the bootstrap's action with the online network (van Hasselt et al. 2016)."""
+    """Double Q-learning: the online network chooses the bootstrap's action (van Hasselt et al. 2016)."""
     bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
-    """What bootstraps a step: the best action, or this with a cost for the others."""
+    """Bootstrap from the best action's value; `advantage` also lowers the targets of worse actions."""
     value_rescaling: bool = False
-    """Learn h(Q) with R2D2's h instead of Q; for tasks with large returns."""
+    """Learn h(Q) instead of Q, with R2D2's h, nearly a square root; for tasks with large returns."""
     reward_scale: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 0.2
     """Factor on rewards in the loss only; networks and logs see raw rewards. auto: 1 over the spread of
-    returns in 10 000 random steps of the task, before a run begins (Schaul et al. 2021)."""
+    returns, measured in 10 000 env steps of random actions before the run (Schaul et al. 2021)."""
     novelty_weight: float = Field(0.0, ge=0)
-    """Reward, in the loss only, for each observation that its episode had not shown before."""
+    """Bonus reward, in the loss only, for an observation that is new in its episode; 0: none."""
     repeat_cost: float = Field(0.0, ge=0)
-    """Cost, in the loss only, of each observation that its episode had shown before."""
+    """Penalty, in the loss only, for an observation seen before in its episode; 0: none."""
     target_update: Annotated[SerializeAsAny[Member], updates.TARGET_UPDATES] = updates.Soft()
-    """Move the target network a little at every update, or copy the online one at intervals; none: the online
-    network bootstraps itself."""
+    """Target network: `soft` moves it a little at every update, `hard` copies the online one at intervals;
+    none: no target network."""
     auxiliary_weight: float = Field(0.0, ge=0)
-    """Weight of the network's own loss, added to the TD loss (coberl, spans, compressed memory)."""
+    """Weight of the core's auxiliary loss: of coberl, adaptive spans, compressed slots; 0: none."""
     max_grad_norm: float = Field(10.0, gt=0)
-    """Gradients are scaled down to this norm."""
+    """Largest global norm of gradients; larger ones are scaled down."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of encoder and core in an update; parameters, head and losses stay float32."""
+    """Arithmetic of encoder and core in updates; parameters, head and losses stay float32."""
 
     @property
     def scale(self) -> float:
@@ -145,24 +145,24 @@ class ReplayConfig(Group):
     """Replay: its size, its sequences, their priorities and their memory."""
 
     capacity: int = Field(500_000, ge=1)
-    """Steps kept, over all streams; the oldest go first."""
+    """Timesteps in replay, over all environments; the oldest are overwritten."""
     learn_length: int = Field(40, ge=1)
-    """Steps of a sequence that get a TD error."""
+    """Learned timesteps (with a TD error) per replayed sequence."""
     sequence_period: int | None = Field(None, ge=1)
-    """Steps between sequence starts in an episode, at most `learn_length`, which None stands for: each step
-    is in one sequence."""
+    """Timesteps between the starts of successive sequences; below `learn_length` they overlap;
+    None and larger values: `learn_length`."""
     burn_in_length: int = Field(4, ge=0)
-    """Steps before the sequence's start that are run without gradient to freshen the stored memory."""
+    """Timesteps run before the learned ones, without gradient, to freshen the stored state (R2D2)."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
-    """alpha in P(i) ~ p_i^alpha; first priorities come from the actor's Q-values; 0: uniform draws."""
+    """alpha of prioritised replay, P(i) ~ p_i^alpha; 0: uniform. Actors' Q-values give first priorities."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)
-    """beta in the weights (N P(i))^-beta; 0 weighs all equally."""
+    """beta of the importance weights (N P(i))^-beta; 0: equal weights."""
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"
-    """The state a sequence starts from: what the actor left, the initial one, or the last update's."""
+    """State at a sequence's start: stored by the actor, zero (initial), or refreshed by each update."""
     learn_burn_in: bool = False
-    """Give the steps of burn-in or context a TD error too: a sequence is learned from its first one on."""
+    """Learn the burn-in too (for dtqn the context): its timesteps also get a TD error."""
     memory_dtype: Literal["float16", "float32"] = "float16"
-    """How stored memory is kept."""
+    """Number format of stored states (memory) in replay."""
 
     @property
     def period(self) -> int:

@@ -87,4 +87,4 @@ class Own(Member):
     """What a user has written, called `module:name`."""
 
     kwargs: Mapping[str, Any] = {}
-    """Its own settings, for the function that makes it."""
+    """Settings of your own module:name, for the function that makes it."""

@@ -30,21 +30,21 @@ class ActorConfig(Group):
     """Acting: environments, who steps them, exploration."""
 
     num_envs: int = Field(32, ge=1)
-    """N, environments of the task that are stepped together."""
+    """N, environments that act in parallel."""
     pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
-    """Who steps them: the run itself, or workers, processes or Ray actors that act while the run learns."""
+    """Who steps the environments: the run itself, or worker processes or Ray actors while it learns."""
     exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
-    """Each environment's final epsilon: its rung of Ape-X's ladder, or `epsilon_final` for all."""
+    """Final epsilon (share of random actions): a ladder over environments (Ape-X), or `epsilon_final`."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
-    """Share of random actions after annealing, if exploration is `annealed` or there is one environment."""
+    """Final epsilon, if `exploration` is annealed or `num_envs` is 1."""
     epsilon_anneal_env_steps: int = Field(40_000, ge=0)
     """Environment steps after warm-up over which epsilon falls from 1 to its final value."""
     annealing: Literal["linear", "exponential"] = "linear"
-    """How epsilon falls: on a straight line, or exponentially and without end (DTQN)."""
+    """How epsilon falls: linearly, or exponentially, never quite reaching its final value (DTQN)."""
     untried_share: float = Field(0.0, ge=0, le=1)
-    """Share of the environments that, unless acting at random, take each action once at each observation."""
+    """Share of environments whose greedy steps first take each action once at each observation."""
     burst_share: float = Field(0.0, ge=0, le=1)
-    """Share of the episodes that begin with a burst of random actions."""
+    """Share of training episodes that begin with a burst of random actions."""
 
     def unread_in(self, run: Any) -> Iterator[str]:
         if isinstance(self.exploration, Ladder) and self.num_envs > 1:
@@ -57,17 +57,17 @@ class EvaluationConfig(Group):
     """Evaluation: when, with how many episodes and by which policy."""
 
     period: int | None = Field(None, ge=1)
-    """Environment steps between evaluations; None is min(25 000, total/12)."""
+    """Environment steps between evaluations; None: min(25 000, `total_env_steps` / 12)."""
     episodes: int = Field(500, ge=1)
-    """Episodes in a full evaluation."""
+    """Episodes of a full evaluation; short ones have `first_episodes`."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes in an evaluation after one that fell short of the best so far."""
+    """Episodes of a short evaluation, played if the last one's 95 % interval missed the best score."""
     max_step_share: float = Field(0.5, gt=0)
-    """The most evaluation steps for each env step; a full evaluation that costs more is put off."""
+    """Most evaluation steps per training step, over the run; a full evaluation beyond it is put off."""
     num_envs: int = Field(500, ge=1)
-    """Environments in an evaluation; each plays the same number of episodes, all counted."""
+    """Parallel environments of an evaluation; each one's number of episodes is fixed beforehand."""
     epsilon: float = Field(0.0, ge=0, le=1)
-    """Share of random actions in evaluations; 0 is greedy, DQN was published with 0.05."""
+    """Share of random actions in evaluations; 0: greedy. DQN was published with 0.05."""
 
     @property
     def policy(self) -> str:
@@ -83,35 +83,35 @@ class Config(Group):
     """One run, resolved."""
 
     env: str = "gridverse-memory-7x7"
-    """The task's id; the command `envs` lists them."""
+    """The task: an id that `envs` lists, any Gymnasium id, or your own module:Class."""
     agent: str = "gtrxl"
-    """A preset (configs/agents), a YAML file of your own, or NAME=BASE+setting=value."""
+    """The agent: a preset (configs/agents), a YAML file, or a variant NAME=BASE+setting=value."""
     seed: int = Field(1, ge=0)
-    """Root of every random generator of the run."""
+    """Seed of all random generators of the run."""
     total_env_steps: int = Field(300_000, ge=1)
-    """Environment steps of the run, warm-up included."""
+    """Environment steps of the run, over all environments, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
-    """Random steps before learning; None is min(10 000, total/5)."""
+    """Environment steps of random actions before learning; None: min(10 000, `total_env_steps` / 5)."""
     checkpoint_every: int = Field(50_000, ge=1)
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
-    """CPU cores that learn a batch: with 2, a second process learns a part of it, and rounding differs;
-    auto: 2 on two free cores."""
+    """CPU cores for updates: with 2, a second process learns half of each batch, and rounding differs;
+    auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
-    """Who plays evaluations: the run, which waits, or a second process; auto: by free cores."""
+    """Who plays evaluations: the run itself (it waits), or a second process; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """The device of the networks; auto: cuda if there is one."""
+    """Device of networks and updates; auto: cuda if there is a GPU."""
     cuda_graphs: Literal["auto", True, False] = "auto"
-    """Acting and updates as CUDA graphs, recorded once; auto: on a GPU, for networks of the suite's own, and
-    without auxiliary losses, rollouts and RAdam, which no graph can hold."""
+    """Run acting and updates as CUDA graphs; auto: on a GPU, unless there are networks of your own,
+    auxiliary losses, rollouts or RAdam."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
-    """Whether W&B gets the run; auto: online if the user is logged in, else offline."""
+    """Logging to Weights & Biases; auto: online if you are logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
-    """End once an evaluation's 95 % interval of success lies at or above this; None never ends early."""
+    """End once success, by a full evaluation's 95 % interval, is at or above this; None: never."""
     stop_at_return: float | None = None
-    """The same for the mean return, of 10 episodes or more; whichever comes first."""
+    """End once mean return, by a full evaluation's 95 % interval, is at or above this; None: never."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
