@@ -1,13 +1,11 @@
 """Acting by workers against acting inline, and a whole run against its two halves.
 
     python -m benchmarks.pool [--seconds S] [--env ID ...] [--ray] [--json FILE] [--SETTING VALUE ...]
-    python -m benchmarks.pool --bytes --env ID [--agent NAME] [--SETTING VALUE ...]
 
-The first command measures env steps a second of each task, in turns and on the CPU: acted and stored without
-an update, inline, with workers, and by as many processes that share nothing but the machine; then a run with
-workers against a run inline and against the lower of its limits, acting alone and learning alone. Where both
-need more cores than there are, `cores_limit` is what they allow. With `--ray` the same follows in the Ray of
-`RAY_ADDRESS`. The second command counts the bytes that a worker hands over and gets.
+It measures env steps a second of each task, in turns and on the CPU: acted and stored without an update,
+inline and with workers; then a run with workers against a run inline and against the lower of its limits,
+acting alone and learning alone. Where both need more cores than there are, `cores_limit` is what they allow.
+With `--ray` the same follows in the Ray of `RAY_ADDRESS`.
 """
 
 from __future__ import annotations
@@ -15,13 +13,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import importlib.util
-import math
-import multiprocessing
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium
@@ -29,15 +24,12 @@ import numpy as np
 
 from benchmarks.options import one_line_errors, parser_of, settings_of, write
 from dtqn.commands import argtypes
-from dtqn.settings.config import ActorConfig, Config
+from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
-from dtqn.training import machine, setup
-from dtqn.training.exchange import EPISODES
+from dtqn.training import machine
 from dtqn.training.pool import WorkerPool
-from dtqn.training.replay_fields import named
 from dtqn.training.trainer import Trainer
-from replay import Field
 
 CHUNKS = 5
 BUSY, BUSIER = "benchmarks.pool:Busy", "benchmarks.pool:Busier"
@@ -46,10 +38,11 @@ NATIVE = ("gridverse-memory-7x7", "t-maze-passive-10")
 
 
 _RATIOS = {
-    **{"acting": "acting_workers_over_inline", "apart": "acting_apart_over_inline"},
-    **{"limit": "run_over_lower_limit", "whole": "run_over_run_inline"},
+    "acting": "acting_workers_over_inline",
+    "limit": "run_over_lower_limit",
+    "whole": "run_over_run_inline",
 }
-"""Columns of the table; processes apart share nothing, and the limit is acting or learning alone."""
+"""Columns of the table; the limit is acting or learning alone."""
 
 
 class Busy(gymnasium.Env[Any, Any]):
@@ -80,12 +73,6 @@ class Busier(Busy):
     """Every step takes 10 ms of a core."""
 
     step_seconds = 0.01
-
-
-def bytes_per_env_step(fields: dict[str, Field]) -> int:
-    """Bytes that a worker hands to the pool for each timestep of an environment, given its fields."""
-    each = (math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in fields.values())
-    return sum(each) + sum(dtype.itemsize for dtype in EPISODES.values())
 
 
 def tasks() -> list[str]:
@@ -119,47 +106,6 @@ def updates_rate(trainer: Trainer, seconds: float) -> float:
     return (trainer.learner_steps - before) / (time.perf_counter() - began)
 
 
-def act_apart(config: Config, pipe: Connection) -> None:
-    """The target of a process that acts by itself: for each number of seconds a rate, until None."""
-    machine.prepare()
-    trainer = Trainer(config)
-    rate(trainer, trainer._act, 1.0)
-    pipe.send(None)
-    while (seconds := pipe.recv()) is not None:
-        pipe.send(rate(trainer, trainer._act, seconds))
-    trainer.close()
-
-
-class Apart:
-    """Processes that act side by side, as many as a pool has workers."""
-
-    def __init__(self, actor: ActorConfig, env: str, flags: Mapping[str, str]) -> None:
-        """`actor` is that of a run inline with the settings `flags`."""
-        count = actor.pool.num_workers
-        share = {"actor.num_envs": str(actor.num_envs // count)}
-        config = config_of(env, "inline", {**flags, **share})
-        spawn = multiprocessing.get_context("spawn")
-        self._pipes: list[Connection] = []
-        for _ in range(count):
-            here, there = spawn.Pipe()
-            spawn.Process(target=act_apart, args=(config, there), daemon=True).start()
-            self._pipes.append(here)
-        self._answers()
-
-    def _answers(self) -> list[Any]:
-        return [pipe.recv() for pipe in self._pipes]
-
-    def rate(self, seconds: float) -> float:
-        """Env steps a second of all together."""
-        for pipe in self._pipes:
-            pipe.send(seconds)
-        return sum(self._answers())
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            pipe.send(None)
-
-
 def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] = {}) -> dict[str, Any]:
     """All figures of a task; each is measured for about `seconds`."""
     with contextlib.ExitStack() as stack:
@@ -173,8 +119,6 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
             return trainer
 
         inline, process = started("inline"), started("process")
-        apart = Apart(inline.config.actor, env, flags)
-        stack.callback(apart.close)
         per_update = process.config.env_steps_per_update
         samples: dict[str, list[float]] = collections.defaultdict(list)
         chunk = seconds / CHUNKS
@@ -182,7 +126,6 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         for _ in range(CHUNKS):
             samples["inline"].append(rate(inline, inline._act, chunk))
             samples["workers"].append(rate(process, process._act, chunk))
-            samples["apart"].append(apart.rate(chunk))
             samples["learning"].append(per_update * updates_rate(process, chunk))
             samples["run_inline"].append(rate(inline, inline.advance, chunk))
             samples["run"].append(rate(process, process.advance, chunk))
@@ -211,7 +154,6 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         "copies": process.config.actor.num_envs,
         "num_workers": workers,
         "acting_workers_over_inline": ratio("workers", "inline"),
-        "acting_apart_over_inline": ratio("apart", "inline"),
         "run_over_run_inline": ratio("run", "run_inline"),
         "run_over_lower_limit": statistics.median(run / min(limits) for *limits, run in triples),
         "cores_limit_env_steps_per_second": cores / (min(workers, cores) / acting + 1 / learning),
@@ -242,34 +184,18 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"{name}: {figure.replace('_', ' ')}" for name, figure in _RATIOS.items())])
 
 
-def traffic(config: Config) -> dict[str, int]:
-    """Bytes between a pool and its workers, of a run with these settings."""
-    network = setup.make_network(config)
-    return {
-        "bytes_per_env_step": bytes_per_env_step(named(setup.make_schema(config, network).timesteps)),
-        "bytes_per_publishing_and_worker": sum(p.numel() * p.element_size() for p in network.parameters()),
-    }
-
-
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=argtypes.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
     parser.add_argument("--ray", action="store_true", help="with the Ray of RAY_ADDRESS too")
-    parser.add_argument("--bytes", action="store_true", help="count bytes")
     args, rest = parser.parse_known_args(arguments)
     settings = settings_of(rest)
     for env in args.env or ():
         task_of(config_of(env, "inline", settings))  # one line, before anything is measured
-    if not args.bytes:
-        result = measure(args.seconds, args.env, args.ray, settings)
-        print(table(result))
-    else:
-        flags = settings | ({"env": args.env[-1]} if args.env else {})
-        config = resolve(None, flags, {})
-        result = {"env": config.env, "agent": config.agent, **traffic(config)}
-        print("\n".join(f"{name:<34}{value}" for name, value in result.items()))
+    result = measure(args.seconds, args.env, args.ray, settings)
+    print(table(result))
     write(args.json, result)
 
 

@@ -143,7 +143,7 @@ def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: p
 
 
 def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert pool.main(["--env", "hallway", "--env", "hallways", "--bytes"]) == 2
+    assert pool.main(["--env", "hallway", "--env", "hallways"]) == 2
     assert capsys.readouterr().err.startswith("error: env is hallways: unknown task 'hallways'")
 
 
