@@ -89,7 +89,7 @@ def config_of(env: str, pool: str, flags: Mapping[str, str] = {}) -> Config:
 
 def rate(trainer: Trainer, act: Callable[[], Any], seconds: float) -> float:
     """Env steps a second while `act` is called, without the vector steps that workers were ahead before."""
-    for _ in range(trainer.config.actor.pool.max_lead + 1):
+    for _ in range(getattr(trainer.config.actor.pool, "max_lead", 0) + 1):
         trainer._act()
     if isinstance(trainer.actor, WorkerPool):
         trainer.actor.metrics()

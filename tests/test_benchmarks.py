@@ -27,6 +27,7 @@ from benchmarks import (
 )
 from benchmarks.agent import flop_per_update
 from dtqn.experiments.scores import Score
+from dtqn.training.trainer import Trainer
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
 
@@ -145,6 +146,12 @@ def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: p
 def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert pool.main(["--env", "hallway", "--env", "hallways"]) == 2
     assert capsys.readouterr().err.startswith("error: env is hallways: unknown task 'hallways'")
+
+
+def test_a_run_without_workers_is_timed_too() -> None:
+    trainer = Trainer(pool.config_of("hallway", "inline"))
+    assert pool.rate(trainer, trainer._act, 0.01) > 0
+    trainer.close()
 
 
 def test_the_batches_of_a_long_memory_have_full_ones() -> None:
