@@ -9,7 +9,7 @@ What was taken is in a table, as a count in OPIQ (Rashid et al. 2020, arXiv 2002
 with the count goes on to disturb what has been tried. If two observations share a place in it, the later one
 starts anew. Observations are looked up, since a memory task has no other states that come twice.
 
-Legend: N environments, A actions.
+Legend: N environments, n of which try, A actions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtqn.acting.novelty import Arrays, fingerprints
+from dtqn.types import map_tree
 
 _NUMBERS = 2**16
 """Numbers in an environment's table, about: an observation has a tag and a flag for each action."""
@@ -43,41 +44,49 @@ def who_tries(num_envs: int, share: float) -> NDArray[np.bool_]:
 
 
 class Untried:
-    """What was done where in each of N environments, and what some of them do for that.
+    """What was done where in those of N environments that try, n of them.
 
     An observation whose place another one has got is new again: all its actions are untried then.
     """
 
     def __init__(self, tries: NDArray[np.bool_], num_actions: int) -> None:
         """`tries` [N] says which environments take what is untried."""
-        self.tries = tries
-        self._places = _places(num_actions)
-        self._env_ids = np.arange(len(tries))
-        self._tags = np.zeros((len(tries), self._places), np.uint32)
+        self.env_ids = np.flatnonzero(tries)
+        count, self._places = len(self.env_ids), _places(num_actions)
+        self._rows = np.arange(count)
+        self._tags = np.zeros((count, self._places), np.uint32)
         """Whose place it is; 0: nobody's."""
-        self._taken = np.zeros((len(tries), self._places, num_actions), bool)
+        self._taken = np.zeros((count, self._places, num_actions), bool)
 
     def best(self, observation: Arrays, q: NDArray[Any]) -> NDArray[np.int64]:
         """[N] of the untried actions at the observations [N, ...] the one with the largest of q [N, A].
 
         The largest of all where no action is untried, and in environments that do not try.
         """
-        numbers = fingerprints(observation).view(np.uint64)
+        best: NDArray[np.int64] = q.argmax(axis=1)
+        if len(self._rows):
+            here = map_tree(lambda x: x[self.env_ids], observation)
+            best[self.env_ids] = self._best(fingerprints(here).view(np.uint64), q[self.env_ids])
+        return best
+
+    def _best(self, numbers: NDArray[np.uint64], q: NDArray[Any]) -> NDArray[np.int64]:
+        """[n] in those that try."""
         self._at = ((numbers * _SPREAD >> np.uint64(32)) % np.uint64(self._places)).astype(np.int64)
         self._tag = (numbers ^ numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
-        known = self._tags[self._env_ids, self._at] == self._tag
-        taken = self._taken[self._env_ids, self._at] & known[:, None]
-        passed_over = taken & (self.tries & ~taken.all(axis=1))[:, None]
+        known = self._tags[self._rows, self._at] == self._tag
+        taken = self._taken[self._rows, self._at] & known[:, None]
+        passed_over = taken & ~taken.all(axis=1, keepdims=True)
         return np.where(passed_over, -np.inf, q).argmax(axis=1)
 
     def acted(self, action: NDArray[Any], first: NDArray[np.bool_]) -> None:
         """Keep actions [N] at the observations of the last `best`; none led to a `first` [N] timestep."""
-        env_ids = self._env_ids[~first]
-        at, tag = self._at[env_ids], self._tag[env_ids]
-        new = self._tags[env_ids, at] != tag
-        self._taken[env_ids[new], at[new]] = False
-        self._tags[env_ids, at] = tag
-        self._taken[env_ids, at, action[env_ids]] = True
+        rows = self._rows[~first[self.env_ids]]
+        if len(rows):
+            at, tag = self._at[rows], self._tag[rows]
+            new = self._tags[rows, at] != tag
+            self._taken[rows[new], at[new]] = False
+            self._tags[rows, at] = tag
+            self._taken[rows, at, action[self.env_ids[rows]]] = True
 
     def get_state(self) -> dict[str, Any]:
         return {"taken": self._taken, "tags": self._tags}

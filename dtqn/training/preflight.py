@@ -159,11 +159,12 @@ def plan_bytes(config: Config) -> dict[str, int]:
     networks = 8 + (config.num_workers + config.max_lead + 2 if config.num_workers else 0)
     per_env = _STATES * _carried_bytes(network, config.network.core.is_own)
     evaluated = min(config.evaluation.num_envs, config.evaluation.episodes)
-    table = untried.table_bytes(num_actions(task_spec(config))) if config.actor.untried_share else 0
+    trying = untried.who_tries(config.actor.num_envs, config.actor.untried_share).sum()
+    tables = int(trying) * untried.table_bytes(num_actions(task_spec(config)))
     return {
         "replay": replay_bytes(fields, replay_size(config, fields)[1], config.actor.num_envs),
         "networks": networks * parameters,
-        "environments": (per_env + table) * config.actor.num_envs,
+        "environments": per_env * config.actor.num_envs + tables,
         _EVALUATION: per_env * evaluated,
     }
 

@@ -66,7 +66,7 @@ def test_the_tables_of_what_was_tried_are_the_actors() -> None:
             config_of("gtrxl", **{"actor.num_envs": "12", "actor.untried_share": share})
         )
 
-    tables = sum(table.nbytes for table in Untried(np.ones(12, bool), 6).get_state().values())
+    tables = sum(table.nbytes for table in Untried(np.ones(6, bool), 6).get_state().values())
     without = plan("0")
     assert plan("0.5") == without | {"environments": without["environments"] + tables}
 
