@@ -9,7 +9,7 @@ What was taken is in a table, as a count in OPIQ (Rashid et al. 2020, arXiv 2002
 with the count goes on to disturb what has been tried. If two observations share a place in it, the later one
 starts anew. Observations are looked up, since a memory task has no other states that come twice.
 
-Legend: N environments, n of which try, A actions.
+Legend: N environments, n that try, A actions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def who_tries(num_envs: int, share: float) -> NDArray[np.bool_]:
 
 
 class Untried:
-    """What was done where in those of N environments that try, n of them.
+    """What was done where in the n of N environments that try.
 
     An observation whose place another one has got is new again: all its actions are untried then.
     """
