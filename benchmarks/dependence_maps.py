@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 import dtqn
 from benchmarks.options import one_line_errors
@@ -46,10 +47,10 @@ class Look(NamedTuple):
 
 
 def look(run: str) -> Look:
-    """The first success of greedy episodes, or the first of all where none succeeds."""
+    """The longest success of greedy episodes, or the longest of all where none succeeds."""
     policy = dtqn.load(run)
     found = recorder.play(policy.network, policy.make_env(EPISODES, seed=7))
-    number = next((n for n, x in enumerate(found) if x.success), 0)
+    number = max(range(len(found)), key=lambda n: (found[n].success, found[n].length))
     episode, succeeded = found[number], sum(x.success for x in found)
     actions, generator = num_actions(task_spec(policy.config)), np.random.default_rng(0)
     made = measures.mapped(policy.network, found, number, REPLACEMENTS, actions, generator)
@@ -64,7 +65,7 @@ def look(run: str) -> Look:
 
 def draw(looks: Sequence[Look], both: bool, path: Path) -> None:
     if both:
-        grid = [[(x, x.saw, f"{x.agent} on {x.task}") for x in looks], [(x, x.did, "") for x in looks]]
+        grid = [[(x, x.saw, f"{x.task}\n{x.agent}") for x in looks], [(x, x.did, "") for x in looks]]
         names = ["observation of step k replaced", "action before step k replaced"]
     else:
         names = list(dict.fromkeys(x.task for x in looks))
@@ -73,8 +74,10 @@ def draw(looks: Sequence[Look], both: bool, path: Path) -> None:
     figure = Figure(figsize=(2.6 * columns, 2.7 * len(grid)), layout="constrained")
     axes = figure.subplots(len(grid), columns, squeeze=False)
     for row, name, cells in zip(axes, names, grid, strict=True):
+        for place in row[len(cells) :]:
+            place.set_axis_off()
         for place, (x, values, title) in zip(row, cells, strict=False):
-            _map(place, values, x.cue, f"{title}\n{x.score}" if title else "")
+            _map(place, values, x.cue, f"{title}\n{x.score}".replace("+", "\n+") if title else "")
         row[0].set_ylabel(f"{name}\ndecision at step t", fontsize=8)
     for place in axes[-1]:
         place.set_xlabel("step k", fontsize=8)
@@ -87,6 +90,8 @@ def _map(axes: Axes, values: np.ndarray, cue: np.ndarray, title: str) -> None:
         axes.axvline(step, color="tab:red", linewidth=1, linestyle=":")
     axes.set_title(title, fontsize=8)
     axes.tick_params(labelsize=7)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
 
 
 @one_line_errors
