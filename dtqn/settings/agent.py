@@ -84,7 +84,7 @@ class LearnerConfig(Group):
     auxiliary_weight: float = Field(0.0, ge=0)
     """Weight of the core's auxiliary loss: of coberl, adaptive spans, compressed slots; 0: none."""
     max_grad_norm: float = Field(10.0, gt=0)
-    """Largest global norm of gradients; larger ones are scaled down."""
+    """Clips the global norm of gradients to this."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of encoder and core in updates; parameters, head and losses stay float32."""
 

@@ -87,4 +87,4 @@ class Own(Member):
     """What a user has written, called `module:name`."""
 
     kwargs: Mapping[str, Any] = {}
-    """Settings of your own module:name, for the function that makes it."""
+    """Keyword arguments of your own module:name."""
