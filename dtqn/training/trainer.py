@@ -244,9 +244,12 @@ class Trainer:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Inverse of `get_state`; a ValueError where replay holds what the task as it is now never shows."""
-        task = setup.task_spec(self.config)
+        task, rows = setup.task_spec(self.config), state["replay"]["rows"]
+        rows.setdefault(
+            "q_min", rows["q_max"]
+        )  # earlier checkpoints lack it, and their settings do not read it
         try:
-            ObservationCheck(task.id, task.observation_space)(observation_of(state["replay"]["rows"]))
+            ObservationCheck(task.id, task.observation_space)(observation_of(rows))
         except envs.TaskError as error:
             raise ValueError(f"replay state: {error.problem}") from None
         self.resume_is_exact = self.actor.set_state(state["actor"])

@@ -13,4 +13,6 @@ def trainer(monkeypatch):
 
     monkeypatch.setattr(session, "Trainer", Trainer)
     monkeypatch.setattr(preflight, "plan_bytes", lambda config: {"replay": 1000, "networks": 500})
+    # No picture, so W&B gets no row of pictures.
+    monkeypatch.setattr("dtqn.plots.learning_curve", lambda rows, path, *_: path.write_bytes(b"a picture"))
     return Trainer

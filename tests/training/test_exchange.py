@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.pool import bytes_per_env_step
 from dtqn.training.exchange import Exchange, shared_arrays
 from dtqn.training.pool import WorkerPool
 from dtqn.training.replay_fields import named
@@ -59,13 +58,14 @@ def test_parameters_in_use_are_not_overwritten(here: type[Here], monkeypatch: py
 
 
 def test_bytes_of_an_env_step(here: type[Here]) -> None:
-    """By hand: 6 numbers of a byte, the action, reward, four flags, two Q-values, a version and memory."""
+    """By hand: 6 numbers of a byte, the action, reward, four flags, three Q-values, a version and memory."""
     trainer = trainer_of()
     fields = named(trainer.schema.timesteps)
     memory = 8 * 2  # one layer of width 8 in float16
     field = fields["observation"]
     observation = int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize
-    assert bytes_per_env_step(fields) == observation + 1 + 4 + 4 + 8 + 4 + memory + (1 + 8 + 8 + 1)
+    sizes = (int(np.prod(x.shape)) * np.dtype(x.dtype).itemsize for x in fields.values())
+    assert sum(sizes) == observation + 1 + 4 + 4 + 12 + 4 + memory
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
     assert exchange.versions == exchange.vector_steps + 1 == 4
     exchange.close()
