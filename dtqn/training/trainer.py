@@ -245,9 +245,8 @@ class Trainer:
     def set_state(self, state: dict[str, Any]) -> None:
         """Inverse of `get_state`; a ValueError where replay holds what the task as it is now never shows."""
         task, rows = setup.task_spec(self.config), state["replay"]["rows"]
-        rows.setdefault(
-            "q_min", rows["q_max"]
-        )  # earlier checkpoints lack it, and their settings do not read it
+        # Earlier checkpoints lack it, and their settings do not read it.
+        rows.setdefault("q_min", rows["q_max"])
         try:
             ObservationCheck(task.id, task.observation_space)(observation_of(rows))
         except envs.TaskError as error:
