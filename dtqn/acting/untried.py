@@ -50,7 +50,7 @@ class Untried:
     """
 
     def __init__(self, tries: NDArray[np.bool_], num_actions: int) -> None:
-        """`tries` [N] says which environments take what is untried."""
+        """`tries` [N] says which environments take what is untried, at least one."""
         self.env_ids = np.flatnonzero(tries)
         count, self._places = len(self.env_ids), _places(num_actions)
         self._rows = np.arange(count)
@@ -64,9 +64,8 @@ class Untried:
         The largest of all where no action is untried, and in environments that do not try.
         """
         best: NDArray[np.int64] = q.argmax(axis=1)
-        if len(self._rows):
-            here = map_tree(lambda x: x[self.env_ids], observation)
-            best[self.env_ids] = self._best(fingerprints(here).view(np.uint64), q[self.env_ids])
+        here = map_tree(lambda x: x[self.env_ids], observation)
+        best[self.env_ids] = self._best(fingerprints(here).view(np.uint64), q[self.env_ids])
         return best
 
     def _best(self, numbers: NDArray[np.uint64], q: NDArray[Any]) -> NDArray[np.int64]:
@@ -81,15 +80,16 @@ class Untried:
     def acted(self, action: NDArray[Any], first: NDArray[np.bool_]) -> None:
         """Keep actions [N] at the observations of the last `best`; none led to a `first` [N] timestep."""
         rows = self._rows[~first[self.env_ids]]
-        if len(rows):
-            at, tag = self._at[rows], self._tag[rows]
-            new = self._tags[rows, at] != tag
-            self._taken[rows[new], at[new]] = False
-            self._tags[rows, at] = tag
-            self._taken[rows, at, action[self.env_ids[rows]]] = True
+        at, tag = self._at[rows], self._tag[rows]
+        new = self._tags[rows, at] != tag
+        self._taken[rows[new], at[new]] = False
+        self._tags[rows, at] = tag
+        self._taken[rows, at, action[self.env_ids[rows]]] = True
 
     def get_state(self) -> dict[str, Any]:
         return {"taken": self._taken, "tags": self._tags}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._taken, self._tags = np.array(state["taken"]), np.array(state["tags"])
+        has_all = len(state["tags"]) > len(self.env_ids)  # earlier checkpoints: those of all environments
+        rows = self.env_ids if has_all else self._rows
+        self._taken, self._tags = np.array(state["taken"])[rows], np.array(state["tags"])[rows]

@@ -269,10 +269,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
     batches = config.learner.batches
     in_a_row = batches.length * num_envs if isinstance(batches, Rollouts) else 0
     env_steps_per_sync = max(config.env_steps_per_update, in_a_row)
-    untried = None
-    if config.actor.untried_share:
-        tries = who_tries(num_envs, config.actor.untried_share)[share.env_ids]
-        untried = Untried(tries, num_actions(task_spec(config)))
+    tries = who_tries(num_envs, config.actor.untried_share)[share.env_ids]
     return Actor(
         make_env(config, share.num_envs, seed_of(config, Stream.ENV, *share.key)),
         copy.deepcopy(network),
@@ -280,7 +277,7 @@ def make_actor(config: Config, network: QNetwork, share: Share | None = None) ->
         bursts=Bursts(share.num_envs, config.actor.burst_share),
         generator=np.random.default_rng(seed_of(config, Stream.ACTOR, *share.key)),
         novelty=Novelty(share.num_envs) if config.learner.reads_novelty else None,
-        untried=untried,
+        untried=Untried(tries, num_actions(task_spec(config))) if tries.any() else None,
         keep_cache=env_steps_per_sync >= _STEPS_OF_A_CACHE * num_envs,
         capture=capture_of(config, Held()),
     )

@@ -72,6 +72,14 @@ def test_a_saved_state_does_not_change_any_more() -> None:
     assert again.best(_HERE, _Q).tolist() == [0, 0]
 
 
+def test_tables_of_all_environments_are_read_too() -> None:
+    """As earlier checkpoints have them; only the rows of environments that try are used."""
+    every, odd = _of_all(2, 3), Untried(np.array([False, True]), 3)
+    every.acted(every.best(_HERE, _Q), np.array([True, False]))
+    odd.set_state(every.get_state())
+    assert odd.best(_HERE, _Q).tolist() == [0, 2]
+
+
 def test_observations_that_never_come_twice_change_nothing() -> None:
     """However many there are: each is new, so the greedy action is untried."""
     untried, generator = _of_all(2, 4), np.random.default_rng(0)

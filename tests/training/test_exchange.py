@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn.training.exchange import Exchange, shared_arrays
+from dtqn.training.exchange import EPISODES, Exchange, shared_arrays
 from dtqn.training.pool import WorkerPool
 from dtqn.training.replay_fields import named
 from tests.training import pools
@@ -65,7 +65,8 @@ def test_bytes_of_an_env_step(here: type[Here]) -> None:
     field = fields["observation"]
     observation = int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize
     sizes = (int(np.prod(x.shape)) * np.dtype(x.dtype).itemsize for x in fields.values())
-    assert sum(sizes) == observation + 1 + 4 + 4 + 12 + 4 + memory
+    ended = sum(dtype.itemsize for dtype in EPISODES.values())
+    assert sum(sizes) + ended == observation + 1 + 4 + 4 + 12 + 4 + memory + (1 + 8 + 8 + 1)
     exchange = Exchange(trainer.config, trainer.network, trainer.schema)
     assert exchange.versions == exchange.vector_steps + 1 == 4
     exchange.close()
