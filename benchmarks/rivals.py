@@ -2,11 +2,13 @@
 
     python -m benchmarks rivals
 
-One process, one thread. A rival has the published network, batch, loss, optimiser and passes (Esslinger et
+A rival has the published network, batch, loss, optimiser and passes (Esslinger et
 al. 2022, arXiv 2206.01078, and its public code): whole windows of 50 steps, the online network on 0..49, both
 networks on 1..50, a squared TD error at every step, clipping, Adam, in float32. Ours are
 `dtqn-paper` and `drqn-paper` on batches of a replay that they have filled, once in float32 and once in
-bfloat16 (`learner.precision`). All take turns, chunk by chunk; figures are medians over chunks.
+bfloat16 (`learner.precision`), on one thread; and once more in float32 as a run on two cores learns, beside a
+rival with two threads. All take turns, chunk by chunk; figures are medians over chunks. The floor is the time
+of an update's matrix products at the machine's best rate.
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.agent import Turns, trainer_of
+from benchmarks.agent import Turns, flop_per_update, matrix_product, trainer_of
 from benchmarks.timing import in_turns, median, median_ratio
 from dtqn.training import machine
 
 CHUNKS = 15
-PRECISIONS = ("float32", "bfloat16")
+OURS = {
+    "float32": {"learner__precision": "float32", "threads": "1"},
+    "bfloat16": {"learner__precision": "bfloat16", "threads": "1"},
+    "two cores": {"threads": "2"},
+}
+"""Settings of each way to learn. The rival of the last one has two threads."""
 BATCH, WINDOW, CELLS, VALUES, ACTIONS = 32, 50, 6, 23, 6
 EMBEDDING, WIDTH, HEADS, MLP, LAYERS = 8, 128, 8, 512, 2
 
@@ -108,40 +115,63 @@ def plain_update(online: nn.Module) -> Callable[[], None]:
     return update
 
 
+def on_two_threads(update: Callable[[], None]) -> Callable[[], None]:
+    """The same update by two threads of torch's."""
+
+    def threaded() -> None:
+        torch.set_num_threads(2)
+        update()
+        torch.set_num_threads(1)
+
+    return threaded
+
+
 def measure(seconds: float = 10.0) -> dict[str, Any]:
     """Updates of each agent and of its rival, in turns of `seconds / CHUNKS`."""
     machine.prepare()
     torch.manual_seed(0)
     rivals = {"dtqn": PlainDTQN(), "drqn": PlainDRQN()}
-    actions: dict[str, Callable[[], None]] = {}
+    actions: dict[str, Callable[[], Any]] = {}
+    flop: dict[str, float] = {}
     for name, rival in rivals.items():
-        for precision in PRECISIONS:
-            settings = {"learner__precision": precision}
-            trainer = trainer_of(5_000, agent=f"{name}-paper", **settings)
-            actions[f"{name} {precision}"] = Turns(trainer).update
-        actions[f"{name} plain"] = plain_update(rival)
+        for way, settings in OURS.items():
+            turns = Turns(trainer_of(5_000, agent=f"{name}-paper", **settings))
+            actions[f"{name} {way}"] = turns.update
+            flop.setdefault(name, flop_per_update(turns))
+        plain = plain_update(rival)
+        actions |= {f"{name} plain": plain, f"{name} plain, two cores": on_two_threads(plain)}
+    actions["product"], per_product = matrix_product()
     for action in actions.values():
         action()
     taken = in_turns(actions, seconds, CHUNKS)
-    ratios = {
-        f"{name} {precision}": median_ratio(taken[f"{name} {precision}"], taken[f"{name} plain"])
-        for name in rivals
-        for precision in PRECISIONS
-    }
+    of_product = median(taken.pop("product"), per_product)["per_cpu_second"]
     return {
-        "updates_per_cpu_second": {name: median(rates)["per_cpu_second"] for name, rates in taken.items()},
-        "ratio_to_rival": ratios,
+        "machine": machine.name(),
+        "updates_per_second": {name: median(rates)["per_second"] for name, rates in taken.items()},
+        "ratio_to_rival": {
+            f"{name} {way}": median_ratio(taken[f"{name} {way}"], taken[_rival_of(name, way)])
+            for name in rivals
+            for way in OURS
+        },
+        "floor_ms": {name: 1000 * count / of_product for name, count in flop.items()},
         "parameters_of_rival": {
             name: sum(p.numel() for p in rival.parameters()) for name, rival in rivals.items()
         },
     }
 
 
+def _rival_of(name: str, way: str) -> str:
+    return f"{name} plain, two cores" if way == "two cores" else f"{name} plain"
+
+
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    figures = result["updates_per_cpu_second"]
-    lines = [f"{'':<16}{'ours':>12}{'plain':>12}{'ratio':>10}   updates per CPU second"]
+    rates, floors = result["updates_per_second"], result["floor_ms"]
+    lines = [
+        f"{'':<16}{'ours':>12}{'plain':>12}{'floor':>12}{'ratio':>10}   ms of an update; plain over ours"
+    ]
     for name, ratio in result["ratio_to_rival"].items():
-        plain = figures[f"{name.split()[0]} plain"]
-        lines.append(f"{name:<16}{figures[name]:>12.1f}{plain:>12.1f}{ratio:>10.2f}")
+        agent, way = name.split(maxsplit=1)
+        ours, plain = (1000 / rates[each] for each in (name, _rival_of(agent, way)))
+        lines.append(f"{name:<16}{ours:>12.1f}{plain:>12.1f}{floors[agent]:>12.1f}{ratio:>10.2f}")
     return "\n".join(lines)
