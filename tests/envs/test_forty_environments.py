@@ -8,11 +8,10 @@ import pytest
 
 from tests import forty_environments
 
-_SOME = ("box_uint32", "components_large", "tuple_of_dicts", "picture_channels_first", "text_beside")
-_PAID = ("paid_action_from_1", "paid_action_components", "paid_action_switches")
+_SOME = ("tuple_of_dicts", "picture_channels_first", "paid_action_components", "ends_by_registration")
 
 
-@pytest.mark.parametrize("name", [*_SOME, *_PAID, "ends_by_registration"])
+@pytest.mark.parametrize("name", _SOME)
 def test_the_return_is_the_one_by_hand(name: str, tmp_path: Path) -> None:
     row = forty_environments.tried(name, tmp_path)
     assert row["ok"], row

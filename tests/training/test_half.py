@@ -18,9 +18,10 @@ GTRXL = {"core": {"name": "gtrxl", "memory_length": 8, "num_layers": 1}, "width"
 LEARNERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "packed, two networks": ({"network": GTRXL}, {}),
     "padded, target copied": ({}, {"target_update": {"name": "hard", "period": 2}}),
-    "no target network": ({}, {"target_update": {"name": "none"}}),
-    "bfloat16": ({"network": GTRXL}, {"precision": "bfloat16"}),
-    "memory that is refreshed": ({"network": GTRXL, "replay": {"memory": "refreshed"}}, {}),
+    "bfloat16, memory refreshed": (
+        {"network": GTRXL, "replay": {"memory": "refreshed"}},
+        {"precision": "bfloat16", "target_update": {"name": "none"}},
+    ),
 }
 
 
