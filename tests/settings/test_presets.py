@@ -495,3 +495,18 @@ def test_a_file_of_a_family_leaves_nothing_to_the_recipe(file):
     """Its figures were made before there was one."""
     missing = presets.recipe().values.keys() - layers.file_layer(file).values.keys()
     assert {name for name in missing if not name.startswith("learner.returns.")} == set()
+
+
+_LENGTHS = {
+    "gtrxl": (40, None, 4), "mingru": (80, 40, 4), "lstm": (80, 40, 40), "drqn": (80, 40, 40), "dtqn": (40, None, 40)
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["gridverse-memory", "gridverse-memory-four-rooms", "heavenhell"])
+@pytest.mark.parametrize(("agent", "lengths"), _LENGTHS.items(), ids=_LENGTHS)
+def test_sequences_are_as_long_as_when_the_figures_of_a_family_were_made(family, agent, lengths):
+    """By `run.py` at commit c9b8378, before there was a recipe."""
+    file = layers.CONFIGS / f"families/{family}.yaml"
+    env = next(id for id in envs.ids() if id.startswith(family))
+    replay = resolve(file, {"agent": agent, "env": env}, {}).replay
+    assert (replay.learn_length, replay.sequence_period, replay.burn_in_length) == lengths
