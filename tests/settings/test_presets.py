@@ -498,7 +498,8 @@ def test_a_file_of_a_family_leaves_nothing_to_the_recipe(file):
 
 
 _LENGTHS = {
-    "gtrxl": (40, None, 4), "mingru": (80, 40, 4), "lstm": (80, 40, 40), "drqn": (80, 40, 40), "dtqn": (40, None, 40)
+    "gtrxl": (40, None, 4), "mingru": (80, 40, 4), "lstm": (80, 40, 40), "drqn": (80, 40, 40),
+    "dtqn": (40, None, 40),
 }  # fmt: skip
 
 
