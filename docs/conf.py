@@ -31,6 +31,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_typehints = "description"
 html_theme = "furo"
+html_show_copyright = False
 html_title = "dtqn"
 # Tables of results are reached from the pages that are about them, and begin with a heading of a task.
 suppress_warnings = ["toc.not_included", "myst.header", "ref.python"]
