@@ -35,7 +35,7 @@ from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
 from dtqn.text import terminal_width
-from dtqn.training import chance_level, objects
+from dtqn.training import chance_level, machine, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import RunsView
 from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
@@ -196,7 +196,7 @@ def plan(
             for_all=len(agents) > 1,
         )
         config = config if suite is None else suite.scaled(config)
-        return objects.settled(config).settled(free_cores=1)  # jobs fill the others
+        return machine.settled(objects.settled(config), free=1)  # jobs fill the others
 
     tasks: dict[str, SuiteTask | None]
     if suite is None:

@@ -33,7 +33,7 @@ from dtqn.settings.layers import Layer, flat, to_yaml
 from dtqn.settings.task import task_of
 from dtqn.settings.trust import UntrustedError
 from dtqn.text import columns, counted, terminal_width
-from dtqn.training import objects
+from dtqn.training import machine, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable, task_identity
 from dtqn.training.display import RunsView
 
@@ -274,7 +274,7 @@ def _resolved(
 
     choice = Layer(str(file.path), flat(parameters))
     config = objects.settled(presets.resolve(own.config, given, os.environ, below=[choice]), own.jobs)
-    config = config.settled(free_cores=1)  # jobs fill the others
+    config = machine.settled(config, free=1)  # jobs fill the others
     file.check_metric(config.env, task_of(config).has_success)
     preflight.check(config)
     return config

@@ -85,8 +85,9 @@ class LearnerConfig(Group):
     """Weight of the core's auxiliary loss: of coberl, adaptive spans, compressed slots; 0: none."""
     max_grad_norm: float = Field(10.0, gt=0)
     """Clips the global norm of gradients to this."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of encoder and core in updates; parameters, head and losses stay float32."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Arithmetic of encoder and core in updates; parameters, head and losses stay float32. auto: bfloat16
+    where the core has it and the CPU multiplies it (AVX512_BF16, AMX)."""
 
     @property
     def scale(self) -> float:
@@ -127,7 +128,7 @@ class LearnerConfig(Group):
                 f"learner.auxiliary_weight is {self.auxiliary_weight}, but network.core {core.name} as it is "
                 "set has no auxiliary loss; try 0"
             )
-        if self.precision != "float32" and not core.rounds:
+        if self.precision == "bfloat16" and not core.rounds:
             yield (
                 f"learner.precision is {self.precision} with network.core {core.name}, which is not "
                 "computed in it; try float32, or another core, such as gtrxl or lstm"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
@@ -40,6 +40,12 @@ class Group(BaseModel):
         for name, value in self:
             if isinstance(value, Group):
                 yield from value.parts(f"{prefix}{name}.")
+
+    def replaced(self, name: str, value: Any) -> Self:
+        """The group with this value for a setting, which may be a part's: `learner.reward_scale`."""
+        first, _, rest = name.partition(".")
+        new = getattr(self, first).replaced(rest, value) if rest else value
+        return self.model_copy(update={first: new})
 
     def misfits(self) -> Iterator[str]:
         """What does not go together within the group: a line each, with what is wrong and what to try."""

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from operator import attrgetter
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import Field, SerializeAsAny, create_model
@@ -75,7 +76,7 @@ class EvaluationConfig(Group):
         return f"epsilon-greedy ({self.epsilon:g})" if self.epsilon else "greedy"
 
 
-SETTLED = ("threads", "evaluator")
+SETTLED = ("threads", "evaluator", "learner.precision")
 """Settings that are `auto` until a run starts; what they then become is a part of it."""
 
 
@@ -136,8 +137,8 @@ class Config(Group):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is `auto` that the cores decide."""
-        return all(getattr(self, name) != "auto" for name in SETTLED)
+        """Whether nothing is `auto` that the machine decides."""
+        return all(attrgetter(name)(self) != "auto" for name in SETTLED)
 
     @property
     def num_workers(self) -> int:
@@ -149,17 +150,14 @@ class Config(Group):
         """Vector steps that they may be ahead of the learner."""
         return self.actor.pool.max_lead if isinstance(self.actor.pool, Processes) else 0
 
-    def scaled(self, reward_scale: float) -> Self:
-        """The run with a number for its reward scale."""
-        learner = self.learner.model_copy(update={"reward_scale": reward_scale})
-        return self.model_copy(update={"learner": learner})
-
     def on_cpu(self) -> Self:
         """The run without a GPU."""
         return self.model_copy(update={"device": "cpu", "cuda_graphs": False})
 
-    def settled(self, free_cores: int) -> Self:
+    def settled(self, free_cores: int, has_bfloat16: bool) -> Self:
         """The run on a machine with so many cores that nothing else keeps busy.
+
+        `has_bfloat16`: these multiply bfloat16 faster than float32.
 
         A process that plays evaluations pays where one comes before the run's end, but not in a short run,
         which is over before the process has begun. Workers that step environments take a core each.
@@ -170,7 +168,12 @@ class Config(Group):
         beside = several and not self.may_end_early and is_long
         threads = self.threads if self.threads != "auto" else 2 if several else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
-        return self.model_copy(update={"threads": threads, "evaluator": evaluator})
+        precision = self.learner.precision
+        if precision == "auto":
+            rounds = has_bfloat16 and self.device != "cuda" and self.network.core.rounds
+            precision = "bfloat16" if rounds else "float32"
+        settled = self.model_copy(update={"threads": threads, "evaluator": evaluator})
+        return settled.replaced("learner.precision", precision)
 
     @property
     def env_steps_per_update(self) -> float:

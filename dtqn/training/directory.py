@@ -12,6 +12,7 @@ import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -412,8 +413,10 @@ class RunDir:
         if config.is_settled or not self.config_file.exists():
             return config
         stored = self.read_config()
-        asked = {name for name in SETTLED if getattr(config, name) == "auto"}
-        return config.model_copy(update={name: getattr(stored, name) for name in asked})
+        for name in SETTLED:
+            if attrgetter(name)(config) == "auto":
+                config = config.replaced(name, attrgetter(name)(stored))
+        return config
 
     def read_config(self) -> Config:
         """The configuration that the run was started or last resumed with."""

@@ -37,9 +37,16 @@ def prepare() -> None:
     mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def settled(config: Config) -> Config:
-    """The run with the threads and the evaluator that this machine has room for at this moment."""
-    return config if config.is_settled else config.settled(free_cores())
+def settled(config: Config, free: int | None = None) -> Config:
+    """The run as this machine has room for it, with so many free cores; None: those of this moment."""
+    if config.is_settled:
+        return config
+    return config.settled(free_cores() if free is None else free, has_bfloat16())
+
+
+def has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16, as Linux tells it."""
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_of_processor("flags").split())
 
 
 def cores() -> int:
@@ -62,12 +69,17 @@ def name(device: str = "cpu") -> str:
         import torch
 
         gpu = f"{torch.cuda.get_device_name()}, "
+    processor = _of_processor("model name") or platform.processor() or platform.machine()
+    return f"{gpu}{processor}, {cores()} cores, {platform.system()}"
+
+
+def _of_processor(name: str) -> str:
+    """What Linux tells of the first processor by this name; empty where it does not."""
     try:
         lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
-        processor = next(value.strip() for key, _, value in lines if key.strip() == "model name")
-    except (OSError, StopIteration):  # not Linux, or a processor that Linux does not name
-        processor = platform.processor() or platform.machine()
-    return f"{gpu}{processor}, {cores()} cores, {platform.system()}"
+        return next((value.strip() for key, _, value in lines if key.strip() == name), "")
+    except OSError:  # not Linux
+        return ""
 
 
 def free_cores() -> int:

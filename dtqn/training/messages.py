@@ -26,6 +26,8 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
     machine_has = f" of the machine's {size(available)}" if available else ""
     device = device_of(config).type
     graphs = ", CUDA graphs" if device == "cuda" and config.records_graphs else ""
+    cores = counted(min(config.num_threads, 2), "core")
+    cores += " in bfloat16" if config.learner.precision == "bfloat16" else ""
     beside = ", evaluations in another process" if config.evaluates_beside else ""
     if config.num_workers:
         beside += f", environments stepped by {counted(config.num_workers, 'worker')}"
@@ -35,7 +37,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
         "agent": f"{name.agent}, {number(parameters_of(trainer.network))} parameters",
         "memory": ", ".join(f"{name} {size(taken)}" for name, taken in memory.items()) + machine_has,
         "replay": _replay(config),
-        "device": f"{device}{graphs}, learning on {counted(min(config.num_threads, 2), 'core')}{beside}",
+        "device": f"{device}{graphs}, learning on {cores}{beside}",
         "steps": f"{number(config.total_env_steps)} env steps, {number(config.warmup)} of them at random; "
         f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),

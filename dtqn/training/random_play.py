@@ -85,7 +85,8 @@ def measure(config: Config, network: QNetwork) -> Config:
         return config
     reward, *ends = map(np.array, zip(*steps, strict=True))
     sigma, largest = spread(reward, *ends, gamma=config.learner.gamma), np.abs(reward).max()
-    return config.scaled(min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0)
+    scale = min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
+    return config.replaced("learner.reward_scale", scale)
 
 
 def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:

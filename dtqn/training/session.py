@@ -142,7 +142,7 @@ def _make_trainer(config: Config, is_new: bool = True) -> Trainer:
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
     """The run as its last checkpoint, which says `about` of it, has it; a CheckpointError where it cannot."""
     known = about.get("reward_scale")  # earlier checkpoints lack it, with a number in the settings
-    trainer = _make_trainer(config.scaled(known) if known else config, is_new=False)
+    trainer = _make_trainer(config.replaced("learner.reward_scale", known) if known else config, is_new=False)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))

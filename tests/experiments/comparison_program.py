@@ -113,7 +113,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(compare, "RunsView", lambda out, runs: View(runs, at_change))
         given = {"total_env_steps": "400"} | (settings or {})
         configs = [
-            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(free_cores=1)
+            resolve(None, given | {"env": env, "agent": agent, "seed": str(seed)}, {}).settled(1, False)
             for env, agents in scores.items()
             for agent, seeds in agents.items()
             for seed in range(1, len(seeds) + 1)

@@ -43,7 +43,8 @@ class FakeTrainer:
     at_step = staticmethod(lambda trainer: None)
 
     def __init__(self, config, is_new=True):
-        self.config = config.scaled(0.5) if config.learner.reward_scale == "auto" else config
+        is_auto = config.learner.reward_scale == "auto"
+        self.config = config.replaced("learner.reward_scale", 0.5) if is_auto else config
         self.env_steps, self.learner_steps, self._owed = 0, 0, True
         torch.manual_seed(config.seed)
         self.network = torch.nn.Linear(2, 2)

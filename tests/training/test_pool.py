@@ -240,7 +240,7 @@ def test_workers_count_in_what_a_run_takes() -> None:
     before, after = (preflight.memory(config, 1000) for config in (inline, workers))
     assert after["the workers' processes"] == 3000 and "the workers' processes" not in before
     assert after["networks"] == before["networks"] // 8 * (8 + 3 + 2 + 2)
-    assert workers.settled(4).threads == 1 and inline.settled(4).threads == 2
+    assert workers.settled(4, False).threads == 1 and inline.settled(4, False).threads == 2
 
 
 class Failing(gymnasium.Env[Any, Any]):

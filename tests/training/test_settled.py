@@ -1,4 +1,4 @@
-"""`threads` and `evaluator` that are auto: what a run makes of them at its start, and that it keeps it."""
+"""`threads`, `evaluator` and `precision` that are auto: what a run makes of them, and that it keeps it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,32 @@ FLAGS = ["--checkpoint-every", "200", "--wandb", "disabled", "--evaluation.perio
     ],
 )
 def test_what_is_made_of_free_cores(free: int, given: dict[str, str], threads: int, evaluator: str) -> None:
-    config = resolve(None, given, {}).settled(free)
+    config = resolve(None, given, {}).settled(free, has_bfloat16=False)
     assert (config.threads, config.evaluator) == (threads, evaluator)
     assert config.is_settled and not resolve(None, {}, {}).is_settled
+
+
+@pytest.mark.parametrize(
+    ("given", "has_bfloat16", "precision"),
+    [
+        ({"agent": "lstm"}, True, "bfloat16"),
+        ({"agent": "lstm"}, False, "float32"),
+        ({"agent": "lstm", "device": "cuda"}, True, "float32"),
+        ({"agent": "mingru"}, True, "float32"),  # which is not computed in bfloat16
+        ({"agent": "lstm", "learner.precision": "bfloat16"}, False, "bfloat16"),
+    ],
+)
+def test_what_is_made_of_the_processor(given: dict[str, str], has_bfloat16: bool, precision: str) -> None:
+    config = resolve(None, {"learner.precision": "auto"} | given, {}).settled(1, has_bfloat16)
+    assert config.learner.precision == precision and config.is_settled
+
+
+@pytest.mark.parametrize(("flags", "has"), [("fpu amx_bf16 amx_int8", True), ("fpu avx512f", False)])
+def test_linux_tells_whether_the_processor_multiplies_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, flags: str, has: bool
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path: f"model name\t: X\nflags\t\t: {flags}\n" * 2)
+    assert machine.has_bfloat16() is has
 
 
 @pytest.mark.parametrize(
@@ -78,13 +101,17 @@ def test_a_run_keeps_what_it_has_settled(
         assert cli.main([*arguments]) == 0
         (file,) = tmp_path.rglob("config.yaml")
         config = yaml.safe_load(file.read_text())
+        assert config["learner"]["precision"] == "bfloat16"
         return config["threads"], config["evaluator"]
 
     found = ["--resume", "auto", "--runs-dir", str(tmp_path), "--total-env-steps", "1000", *FLAGS]
+    found += ["--learner.precision", "auto"]
     monkeypatch.setattr(machine, "free_cores", lambda: 3)
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: True)
     assert settled(*found) == (2, "process")
-    assert "learning on 2 cores, evaluations in another process" in capsys.readouterr().out
+    assert "learning on 2 cores in bfloat16, evaluations in another process" in capsys.readouterr().out
     monkeypatch.setattr(machine, "free_cores", lambda: 1)
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
     (run,) = (path.parent for path in tmp_path.rglob("config.yaml"))
     assert settled(*found) == (2, "process")
     assert settled("--resume", str(run), "--total-env-steps", "1200") == (2, "process")
