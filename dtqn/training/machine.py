@@ -38,7 +38,7 @@ def prepare() -> None:
 
 
 def settled(config: Config, free: int | None = None) -> Config:
-    """The run as this machine has room for it, with so many free cores; None: those of this moment."""
+    """The run as this machine has room for it, with so many free cores; None: as many as there are now."""
     if config.is_settled:
         return config
     return config.settled(free_cores() if free is None else free, has_bfloat16())
