@@ -115,17 +115,17 @@ class Evaluator:
         """Whether the other process is playing the first of them."""
         self._number = 0
         self._full_at = -1
-        """The learner step of the last evaluation where it was a full one; else -1."""
+        """The env steps of the last evaluation where it was a full one; else -1."""
 
     @property
     def waiting(self) -> list[int]:
         """The env steps at which evaluations were asked for that are not over."""
         return [asked.env_steps for asked in self._waiting]
 
-    def has_full(self, learner_steps: int) -> bool:
-        """Whether the last evaluation is of this learner step, and counts as full. None may be waiting."""
+    def has_full(self, env_steps: int) -> bool:
+        """Whether the last evaluation is of these env steps, and counts as full. None may be waiting."""
         assert not self._waiting
-        return self._full_at == learner_steps
+        return self._full_at == env_steps
 
     def ask(
         self, network: QNetwork, env_steps: int, learner_steps: int, length: float | None, at_end: bool
@@ -158,7 +158,7 @@ class Evaluator:
         result = played.result(self._has_success)
         full = self._plan.is_full(result, asked.at_end)
         self._plan.count(result, full)
-        self._full_at = asked.learner_steps if full else -1
+        self._full_at = asked.env_steps if full else -1
         metrics: Row = {
             "eval/success": result.success,
             "eval/success_low": result.success_low,

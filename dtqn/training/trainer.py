@@ -113,6 +113,7 @@ class Trainer:
 
         All evaluations that `advance` asked for must be over. The one at the end is asked for here.
         """
+        before = self.learner_steps
         while self.learner_steps == 0 and self.learner.skipped_updates == 0:
             if not self.updates.can_draw:
                 self._act()
@@ -122,7 +123,7 @@ class Trainer:
                 self._learn(*self.updates.draw())
         untold = self._updates_summed or self._told < self._tally[0]
         row = self._training_metrics() if untold else {}
-        if evaluates := not self.evaluator.has_full(self.learner_steps):
+        if evaluates := self.learner_steps > before or not self.evaluator.has_full(self.env_steps):
             self._ask_evaluation(at_end=True)
         return [self._clocks() | row] if row or evaluates else []
 

@@ -55,6 +55,15 @@ def test_the_shortest_run_owes_an_update_an_evaluation_and_a_row(total: int) -> 
     assert last["eval/return"] < 5.0
 
 
+@pytest.mark.parametrize("period", [52, 101])
+def test_the_last_evaluation_is_of_the_end_and_played_once(period: int) -> None:
+    """The evaluation at 102 env steps is of the weights that the run ends with, after 105."""
+    evaluation = SMALL["evaluation"] | {"period": period}
+    trainer = make_trainer(104, {"env_steps_per_update": 64.0}, warmup_env_steps=16, evaluation=evaluation)
+    rows = [row for row in run(trainer) if "eval/stage" in row]
+    assert [row["env_steps"] == trainer.env_steps for row in rows] == [False, True]
+
+
 def test_a_run_that_ended_before_any_sequence_can_be_made_longer() -> None:
     """Its only update is from episodes that were cut; the replay takes no more timesteps of these."""
     short = make_trainer(8)
