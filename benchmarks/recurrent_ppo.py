@@ -32,7 +32,7 @@ class Bar(NamedTuple):
     of: Literal["success", "return"]
     at: float
     env_steps: int
-    """Those of a run at most."""
+    """Those of a run at most; the rival's go on to the end of a rollout."""
 
 
 BARS = {
