@@ -1,12 +1,15 @@
-"""What benchmarks share: options on the command line, one-line errors, and files."""
+"""What benchmarks share: options on the command line, one-line errors, runs alone, and files."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
+import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,17 @@ def one_line_errors(
         return 0
 
     return run
+
+
+@contextlib.contextmanager
+def run_alone(settings: Mapping[str, Any]) -> Iterator[Path]:
+    """The folder of a run of ours, which has ended, on one core and with its evaluations inline."""
+    alone = {**settings, "wandb": "disabled", "threads": 1, "evaluator": "inline"}
+    words = [f"--{name}={value}" for name, value in alone.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "dtqn", *words, f"--run-dir={folder}/run"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        yield Path(folder, "run")
 
 
 def write(file: Path | None, measured: Mapping[str, Any]) -> None:

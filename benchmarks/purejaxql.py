@@ -9,12 +9,10 @@ gymnax 0.0.8. Its settings are those of its own `pqn_rnn_memory_chain.yaml`, wit
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -47,14 +45,12 @@ def serve(checkout: Path, seeds: int) -> None:
 
 def own(agent: str, seed: int) -> float:
     """Seconds of a run of ours, with ten episodes at its end."""
+    from benchmarks.options import run_alone  # only here, as the rival's environment has nothing of ours
+
     settings = {"env": "bsuite-memory-len-100", "agent": agent, "seed": seed, "total_env_steps": ENV_STEPS}
-    settings |= {"evaluation.period": ENV_STEPS, "evaluation.episodes": 10, "wandb": "disabled"}
-    settings |= {"threads": 1, "evaluator": "inline"}
-    words = [f"--{name}={value}" for name, value in settings.items()]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "dtqn", *words, f"--run-dir={folder}/run"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return float(json.loads(Path(folder, "run", "result.json").read_text())["seconds"])
+    settings |= {"evaluation.period": ENV_STEPS, "evaluation.episodes": 10}
+    with run_alone(settings) as run:
+        return float(json.loads((run / "result.json").read_text())["seconds"])
 
 
 def main() -> None:

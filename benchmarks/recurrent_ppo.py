@@ -16,7 +16,6 @@ import math
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,17 +100,12 @@ def rival(python: Path, env: str, seed: int) -> list[dict[str, Any]]:
 
 def own(agent: str, env: str, seed: int) -> list[dict[str, Any]]:
     """The evaluations of a run of ours."""
+    from benchmarks.options import run_alone  # only here, as the rival's environment has nothing of ours
+
     bar = BARS[env]
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"env": env, "agent": agent, "seed": seed, "total_env_steps": bar.env_steps}
-        settings |= {"wandb": "disabled", "threads": 1, "evaluator": "inline", f"stop_at_{bar.of}": bar.at}
-        words = [f"--{name}={value}" for name, value in settings.items()]
-        subprocess.run(
-            [sys.executable, "-m", "dtqn", *words, f"--run-dir={folder}/run"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        lines = Path(folder, "run", "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    settings = {"env": env, "agent": agent, "seed": seed, "total_env_steps": bar.env_steps}
+    with run_alone(settings | {f"stop_at_{bar.of}": bar.at}) as run:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if row.get("eval/return") is not None]
 
 

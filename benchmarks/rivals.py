@@ -28,7 +28,7 @@ from dtqn.training import machine
 CHUNKS = 15
 OURS = {"float32": {"threads": "1"}, "two cores": {"threads": "2"}}
 """Settings of each way to learn."""
-if torch.cpu._is_avx512_bf16_supported():  # without it such an update takes minutes
+if machine.has_bfloat16():  # without it such an update takes minutes
     OURS["bfloat16"] = {"threads": "1", "learner__precision": "bfloat16"}
 BATCH, WINDOW, CELLS, VALUES, ACTIONS = 32, 50, 6, 23, 6
 EMBEDDING, WIDTH, HEADS, MLP, LAYERS = 8, 128, 8, 512, 2

@@ -89,9 +89,8 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     schema = setup.make_schema(config, network)
     layout = setup.sequence_layout(config)
     reach = memory_window(network) + layout.burn_in_length + layout.max_learn_timesteps
-    actor_config = config.actor.model_copy(update={"num_envs": NUM_ENVS})
-    kept = config.replay.model_copy(update={"capacity": (MOST_STEPS + reach + 2) * NUM_ENVS})
-    small = config.model_copy(update={"actor": actor_config, "replay": kept})
+    small = config.replaced("actor.num_envs", NUM_ENVS)
+    small = small.replaced("replay.capacity", (MOST_STEPS + reach + 2) * NUM_ENVS)
     replay = setup.make_replay(small, schema)
     actor = Actor(
         env,

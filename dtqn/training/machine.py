@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import time
@@ -44,6 +45,7 @@ def settled(config: Config, free: int | None = None) -> Config:
     return config.settled(free_cores() if free is None else free, has_bfloat16())
 
 
+@functools.cache
 def has_bfloat16() -> bool:
     """Whether the processor multiplies bfloat16, as Linux tells it."""
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_of_processor("flags").split())

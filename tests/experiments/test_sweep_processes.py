@@ -120,7 +120,7 @@ def _claimed(path, out, start, answers):
 
 @pytest.mark.timeout(120)
 def test_a_claim_is_of_one_process(tmp_path):
-    """Two processes, five trials of a dead one and a grid of fifteen points."""
+    """Three processes, five trials of a dead one and a grid of fifteen points."""
     import multiprocessing
 
     path, out = tmp_path / "file.yaml", tmp_path / "out"
@@ -133,9 +133,9 @@ def test_a_claim_is_of_one_process(tmp_path):
         study.add(draw, "")
     study.close()
     context = multiprocessing.get_context("spawn")
-    start, answers = context.Barrier(2), context.Queue()
+    start, answers = context.Barrier(3), context.Queue()
     about = (path, out, start, answers)
-    workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(2)]
+    workers = [context.Process(target=_claimed, args=about, daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
     numbers = [number for _ in workers for number in answers.get(timeout=90)]

@@ -47,7 +47,7 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 EVERY = CASES | WINDOWED | RECURRENT | HEADS
 del EVERY["window-K1"]  # its window does not hold the timesteps of an n-step return
-RECORDED = ("compressed", "window", "lstm", "categorical-recall")
+RECORDED = ("compressed", "window", "lstm", "mingru", "categorical-recall")
 UPDATES = 6
 SIZES = BlockSizes(memory=15, burn_in=3, learn=LEARN_LENGTH + N_STEP)
 """More than any of the batches has, as most batches of a run have less than they may."""

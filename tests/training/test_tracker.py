@@ -85,7 +85,9 @@ def test_an_offline_file_holds_every_row_silently_also_those_of_before_a_resume(
     assert wandb_file.step_metrics(file) == {"env_steps": "", "learner_steps": "env_steps", "*": "env_steps"}
 
 
-@pytest.mark.parametrize("exit_code, preempted", [(0, False), (130, False), (143, True)])
+@pytest.mark.parametrize(
+    "exit_code, preempted", [(0, False), (1, False), (130, False), (143, True), (138, True)]
+)
 def test_a_run_that_was_preempted_says_so_at_its_end(tmp_path, exit_code, preempted):
     """Ctrl-C (130) is a person's own wish; SIGTERM and SIGUSR1 are a machine's."""
     assert _offline(tmp_path, then=str(exit_code)).stderr == ""
