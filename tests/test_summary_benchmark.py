@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import summary
+from benchmarks import recipe, summary
+from dtqn.settings.config import ConfigError
 
 ROOT = Path(__file__).parents[1]
 
@@ -118,3 +119,25 @@ def test_no_row_lacks_a_run() -> None:
             continue
         for wanted in row["runs"].values():
             assert len(summary.chosen(records, row, **wanted)) == tasks * (last - first + 1), row["title"]
+
+
+def test_how_the_recipe_does_by_hand(tmp_path: Path) -> None:
+    """The best is 0.8, so 0.76 is solved, and the first run's 0.4 after its first 0.76 is a loss."""
+    suite, records = tmp_path / "suite.yaml", tmp_path / "records.jsonl"
+    score = {"of": "success", "random": 0.0, "optimal": 0.8}
+    suite.write_text(yaml.safe_dump({"tasks": [{"name": "hallway", "env_steps": 3000, "scores": [score]}]}))
+    metrics = {"eval/value_estimate": 2.5, "eval/discounted_return": -2.0}
+    told = {"metrics": metrics, "result": {"reward_scale": 0.1}}  # a spread of 10, so 0.45 of it too much
+    runs = [record(1, [0.76, 0.4, 0.76], **told), record(2, [0.2, 0.76], **told), record(3, [0.2], **told)]
+    records.write_text("".join(json.dumps(one) + "\n" for one in runs))
+    found = recipe.read(suite, records, ["hall*"])
+    assert [run.lost for run in found["hallway"]] == [0.5, None, None]
+    assert [run.is_solved for run in found["hallway"]] == [True, True, False]
+    assert [run.promised for run in found["hallway"]] == pytest.approx([0.45] * 3)
+    table = recipe.table(found, {"hallway": 3000})
+    assert "| hallway | 3 k | 2/3: 0.25 to 0.95 |" in table
+    assert "`lstm`: 2 of 3 runs solved their task" in table and "0.9, 50.0% lie below" in table
+    late = (0.95 - (0.95 + 0.5 + 0.95) / 3 + 0.95 - (0.25 + 0.95) / 2 + 0) / 3
+    assert f"score {100 * late:.1f} points more" in table and "on 1 of 1 tasks: hallway." in table
+    with pytest.raises(ConfigError, match="has no run of"):
+        recipe.read(suite, records, ["hallways"])
