@@ -51,14 +51,15 @@ def train(arguments: Sequence[str]) -> int:
 
 def parser_of(arguments: Sequence[str]) -> Parser:
     """What reads the arguments of `train`."""
-    more = f"`{program()} COMMAND --help` explains COMMAND. `horizon or 80`: episode length if fixed, or 80."
+    more = f"`{program()} COMMAND --help` explains COMMAND."
+    more += " `horizon or 80`: the longest episode's length if fixed, else 80."
     parser = Parser("", arguments, "[COMMAND]", _DESCRIPTION, more)
     run = parser.add_argument_group("run")
     run.add_argument("--version", action="version", version=dtqn.__version__)
     option(run, "--config FILE", "YAML file of settings, which override the presets", argtypes.path)
     option(run, "--print-config", "print every setting as YAML and exit")
     option(run, "--run-dir DIR", "the run's folder; default <runs-dir>/<env>/<agent>/seed<k>", argtypes.path)
-    option(run, "--runs-dir DIR", "folder of all runs; default runs", argtypes.path)
+    option(run, "--runs-dir DIR", "folder for all runs; default runs", argtypes.path)
     option(run, "--resume RUN_DIR", _RESUME, argtypes.path)
     option(run, "--accept-changed-code", _ACCEPT)
     parser.add_settings(lambda _: True, run)

@@ -191,7 +191,7 @@ def plan(
             file,
             {**given, **own},
             os.environ,
-            below=() if task is None else task.budget,
+            below=() if task is None else (task.budget,),
             suite=() if task is None else task.settings,
             for_all=len(agents) > 1,
         )

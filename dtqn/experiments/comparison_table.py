@@ -14,7 +14,7 @@ import numpy as np
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments.intervals import Estimate, binomial_interval, improved, iqm
 from dtqn.experiments.records import Outcome
-from dtqn.experiments.scores import NORMALISED, SHARES, Score, first_solved, judged_by, last_evaluations
+from dtqn.experiments.scores import NORMALISED, SUCCESS, Score, first_solved, judged_by, last_evaluations
 from dtqn.experiments.suites import Published
 from dtqn.settings.presets import RANDOM
 from dtqn.text import HARD_SPACE, columns, number, shortened
@@ -130,7 +130,7 @@ class Group:
         self.has_success = bool(successes) and None not in successes
         self.scale = _scale(self.main)
         self.samples = [_scores(self.done, each, self.scale) for each in envs]
-        self.bounds = (0.0, 1.0) if self.scale in SHARES else (-np.inf, np.inf)
+        self.bounds = (0.0, 1.0) if self.scale == SUCCESS.name else (-np.inf, np.inf)
         others = [run for run in here if run["agent"] == baseline]
         self.theirs = [_scores(others, each, self.scale) for each in envs]
         counts = set(map(len, self.samples))
@@ -298,7 +298,7 @@ _AGENT = 20
 
 def scored(value: float, score: str) -> str:
     """A value of the score of this name."""
-    return format(value, ".1%" if score in SHARES else ".3f" if score == NORMALISED else ".3g")
+    return format(value, ".1%" if score == SUCCESS.name else ".3f" if score == NORMALISED else ".3g")
 
 
 def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:

@@ -32,7 +32,7 @@ class Options(Group):
     jobs: int | None = Field(None, ge=1)
     """runs at a time; none: CPU cores / threads, at most one per GPU"""
     runs_dir: _Path = Path("runs")
-    """folder of all runs"""
+    """folder for all runs"""
     out: _Path | None = None
     """folder for results; none: one in <runs-dir> for these settings"""
 

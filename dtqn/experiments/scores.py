@@ -12,23 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dtqn.acting.episode_intervals import NORMAL_QUANTILE, wilson_interval
 from dtqn.training.metrics import Row, is_evaluation, is_full_evaluation
 
-Kind = Literal["success", "return", "bsuite", "mmer"]
+Kind = Literal["success", "return", "mmer"]
 COLUMNS: dict[Kind, str] = {
     "success": "success",
     "return": "return",
-    "bsuite": "training success",
     "mmer": "MMER",
 }
 """The name of each kind in tables."""
 _EXPLAINED = {
     "success": "of the last evaluation",
     "return": "of the last evaluation",
-    "bsuite": "success of the first {0.episodes} training episodes, exploration included",
     "mmer": "the best mean return of the training episodes of {0.epoch_env_steps} env steps of runs that used"
     " their whole budget",
 }
-SHARES = ("success", "training success")
-"""Names of scores that are shares of episodes."""
 NORMALISED = "normalised score"
 """The name of scores that are pooled over tasks."""
 SOLVED = 0.9
@@ -49,13 +45,11 @@ class Score(Part):
     """A way to judge a run of a task. Without `random` and `optimal` there is no normalised score."""
 
     of: Kind
-    """one of success, return, bsuite, mmer"""
+    """one of success, return, mmer"""
     random: float | None = None
     """a number, the score of random actions"""
     optimal: float | None = None
     """a number, the score of the best policy"""
-    episodes: int = Field(10_000, ge=1)
-    """an integer of at least 1, training episodes of `bsuite`"""
     epoch_env_steps: int = Field(65_536, ge=1)
     """an integer of at least 1, steps of an epoch of `mmer`"""
     solved_above: float | None = None
@@ -84,12 +78,7 @@ class Score(Part):
 
     def scaled(self, share: float) -> Score:
         """This score for runs with a share of the budget."""
-        return self.model_copy(
-            update={
-                "episodes": max(1, round(self.episodes * share)),
-                "epoch_env_steps": max(1, round(self.epoch_env_steps * share)),
-            }
-        )
+        return self.model_copy(update={"epoch_env_steps": max(1, round(self.epoch_env_steps * share))})
 
     def value(self, rows: Sequence[Row], total_env_steps: int) -> float | None:
         """The score of a finished run by the rows of its metrics; None where they do not tell.
@@ -97,8 +86,6 @@ class Score(Part):
         A run that ended before `total_env_steps` may have had its best epoch before it, so it has no MMER:
         the sooner it was solved and ended, the lower that would be.
         """
-        if self.of == "bsuite":
-            return first_episodes(rows, self.episodes)
         if self.of == "mmer":
             ended = int(rows[-1]["env_steps"] or 0) if rows else 0
             return best_epoch(rows, self.epoch_env_steps) if ended >= total_env_steps else None
@@ -165,23 +152,6 @@ def last_evaluations(rows: Sequence[Row], of: str) -> float | None:
     found = [row.get(f"eval/{of}") for row in rows if is_evaluation(row)][-LAST:]
     values = [value for value in found if value is not None]
     return statistics.fmean(values) if values else None
-
-
-def first_episodes(rows: Sequence[Row], episodes: int) -> float | None:
-    """Success of the first `episodes` episodes of training, in the order of their ends, exploration included.
-
-    As bsuite does with its own log, the last row is taken that has not more of them (memory_len's
-    `analysis.py`: `total_perfect` at `max_eps`). With the regret ratio of that file,
-
-        (episodes - total_perfect) / 0.5 / episodes < 0.75
-
-    is `Score.normalised` above 0.25, where random actions have 0.5 and the best policy 1.
-    """
-    counted = [row for row in rows if 0 < (row.get("train/episodes") or 0) <= episodes]
-    if not counted or counted[-1].get("train/total_success") is None:
-        return None
-    last = counted[-1]
-    return float(last["train/total_success"] or 0) / float(last["train/episodes"] or 1)
 
 
 def best_epoch(rows: Sequence[Row], epoch_env_steps: int) -> float | None:

@@ -179,7 +179,7 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
     for task in suite.tasks if suite is not None else ():
-        if any(setting in layer.values for layer in (*task.settings, *task.budget)):
+        if any(setting in layer.values for layer in task.settings):
             raise wrong("--search", text, f"the suite sets {setting} for all agents")
     return Search(setting, values, tuple(agents))
 

@@ -9,13 +9,12 @@ import fnmatch
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field, PositiveInt, ValidationError, model_validator
 
-from dtqn.experiments.scores import COLUMNS, SHARES, Kind, Part, Score
-from dtqn.settings import gone
-from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
+from dtqn.experiments.scores import COLUMNS, SUCCESS, Kind, Part, Score
+from dtqn.settings.config import Config, ConfigError, settings_of
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import CONFIGS, Layer, build, check_code, flat, read_yaml
 from dtqn.settings.values import nearest, shown
@@ -35,37 +34,11 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _shares(shares: dict[str, float]) -> dict[str, float]:
-    """Shares of the budget, of settings with a number."""
-    shares, _ = gone.of_today(shares)
-    for name, share in shares.items():
-        if name in _NOT_THE_SUITES:
-            raise ValueError(f"{name} is {share}: leave it out; it is no share of the budget")
-        if not _kinds(name) & {int, float}:
-            raise ValueError(f"{name} is {share}: it is no setting with a number{nearest(name, fields_of())}")
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name} is {share}: must be a number from 0 to 1")
-    return shares
-
-
-def _kinds(name: str) -> set[Any]:
-    """The types that a setting's value may have."""
-    field = fields_of().get(name)
-    return set() if field is None else {field.annotation, *get_args(field.annotation)}
-
-
 class _OfAgents(Part):
     """What a suite, or one of its tasks, sets for all agents."""
 
     settings: Annotated[dict[str, Any], AfterValidator(_settings)] = Field({})
     """settings of all agents, such as learner: {gamma: 0.99}"""
-    shares_of_budget: Annotated[dict[str, float], AfterValidator(_shares)] = Field({})
-    """settings of all agents as shares of env_steps, such as warmup_env_steps: 0.02"""
-
-    def parts_of(self, env_steps: int) -> dict[str, Any]:
-        """The settings that are shares of so many env steps, by dotted name."""
-        shares = {name: share * env_steps for name, share in self.shares_of_budget.items()}
-        return {name: value if float in _kinds(name) else round(value) for name, value in shares.items()}
 
 
 class TaskEntry(_OfAgents):
@@ -120,7 +93,7 @@ class Published(Part):
 
     @model_validator(mode="after")
     def _shares_are_shares(self) -> Published:
-        if self.column in SHARES and not 0 <= self.figure <= 1:
+        if self.column == SUCCESS.name and not 0 <= self.figure <= 1:
             raise ValueError(f"figure is {self.figure:g}: must be between 0 and 1 in the unit {self.unit}")
         return self
 
@@ -138,7 +111,7 @@ class Published(Part):
         """The line below the table."""
         steps = "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
         spread = f" {self.spread}" if self.spread else ""
-        figure = f"{self.figure:.1%}" if self.column in SHARES else f"{self.figure:.3g}"
+        figure = f"{self.figure:.1%}" if self.column == SUCCESS.name else f"{self.figure:.3g}"
         doubt = "; second-hand: not checked at its source" if self.second_hand else ""
         return f"{self.row}: {self.column} {figure}{spread} after {steps}; {self.source}{doubt}."
 
@@ -185,8 +158,8 @@ class SuiteTask(NamedTuple):
     """That which the tables are of first, at the suite's share of the budget."""
     settings: tuple[Layer, ...]
     """The suite's settings for all agents, but for what a published one sets itself."""
-    budget: tuple[Layer, ...]
-    """The env steps of a run and the settings that are shares of them, for all agents alike."""
+    budget: Layer
+    """The env steps of a run."""
 
 
 class Suite(NamedTuple):
@@ -226,7 +199,7 @@ class Suite(NamedTuple):
         """A ConfigError where runs of the task have no such score."""
         (task,) = (task for task in self.tasks if task.name == env)
         for score in task.scores:
-            if score.name in SHARES and not has_success:
+            if score.name == SUCCESS.name and not has_success:
                 told = f"a score of {env} is {score.of}, but the task defines no success; try return"
                 raise ConfigError(f"{self.path}: {told}")
 
@@ -314,9 +287,6 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
     for name, n in entry.names.items():
         check_code([Layer(source, {"env": name})])
         env_steps = entry.env_steps + entry.env_steps_per_n * (n or 0)
-        # A task's own settings lie over the shares of all tasks.
-        of_all = {x: y for x, y in file.parts_of(env_steps).items() if x not in entry.settings}
-        shares = of_all, entry.parts_of(env_steps)
         tasks.append(
             SuiteTask(
                 name,
@@ -324,7 +294,7 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
                 n,
                 tuple(score.scaled(share) for score in entry.scores),
                 tuple(Layer(source, values) for values in (file.settings, entry.settings)),
-                tuple(Layer(source, values) for values in ({"total_env_steps": env_steps}, *shares)),
+                Layer(source, {"total_env_steps": env_steps}),
             )
         )
     return tasks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dtqn.settings import gone
-from dtqn.settings.config import leaves, spelled
+from dtqn.settings.config import spelled
 from dtqn.settings.layers import fitted, nested, read_names
 
 Moved = dict[str, list[str]]
@@ -42,8 +42,6 @@ def _of_suite(content: Mapping[str, Any], moved: Moved) -> dict[str, Any]:
     changed = dict(content)
     if isinstance(content.get("settings"), Mapping):
         changed["settings"] = _of_settings(content["settings"], moved)
-    if isinstance(content.get("shares_of_budget"), Mapping):
-        changed["shares_of_budget"] = _by_name(dict(leaves(content["shares_of_budget"])), moved)
     return changed
 
 

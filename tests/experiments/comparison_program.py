@@ -150,9 +150,9 @@ def lines_of(runs, floors, scores):
 
 
 def finished_run(episodes, **flags):
-    """A run whose last evaluation has so many episodes, and whose first row has 40 of training."""
+    """A run whose only row, at 9 env steps, has 40 training episodes and so many of an evaluation."""
     config = resolve(None, {"env": TASK, "agent": "dqn"} | flags, {})
     figures = {"eval/success": 0.5, "eval/return": 0.5, "eval/length": 3.0, "eval/episodes": episodes}
-    row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_success": 9}
+    row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_return": 9}
     result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}, "seconds": 1.0}
     return Outcome(config, "finished", [row | figures], result, "run", "")

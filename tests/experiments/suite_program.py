@@ -20,11 +20,9 @@ tasks:
     env_steps: 100
     env_steps_per_n: 100
     scores:
-      - {of: bsuite, random: 0.5, optimal: 1.0, episodes: 100, solved_above: 0.25}
+      - {of: mmer, optimal: 1, random: -1, epoch_env_steps: 200, solved_above: 0.6}
       - {of: success, random: 0.5, optimal: 1.0}
     settings: {learner: {gamma: 0.9}, actor: {num_envs: 10}}
-    shares_of_budget:
-      {warmup_env_steps: 0.1, actor.epsilon_anneal_env_steps: 0.5, learner.batches.env_steps_per_update: 0.01}
   - name: t-maze-passive-10
     env_steps: 1_000
     scores:

@@ -106,19 +106,20 @@ def test_a_published_agent_with_other_settings_is_told_of():
 
 
 def test_a_finished_run_without_the_score_is_named_and_in_no_figure():
-    """Its first row of metrics has more training episodes than the score is of."""
-    run, score = finished_run(500), Score(of="bsuite", episodes=39)
+    """It has no epoch as long."""
+    budget = {"total_env_steps": "9", "warmup_env_steps": "0"}
+    run, score = finished_run(500, **budget), Score(of="mmer", epoch_env_steps=10)
     found = run_figures(run, [score, SUCCESS])
     *_, missing = comparison_notes.notes([run], [found], {}, None)
-    assert missing.startswith(f"FINISHED, in no figure: {TASK} dqn seed 1, it has no training success, succ")
-    assert run_figures(run, [Score(of="bsuite", episodes=40)])["score"] == 9 / 40
+    assert missing.startswith(f"FINISHED, in no figure: {TASK} dqn seed 1, it has no MMER, the")
+    assert run_figures(run, [Score(of="mmer", epoch_env_steps=9)])["score"] == 9 / 40
     runs = [
         run_figures(run, [SUCCESS, score]),
-        run_figures(finished_run(500, seed="2"), [SUCCESS, Score(of="bsuite")]),
+        run_figures(finished_run(500, seed="2", **budget), [SUCCESS, Score(of="mmer", epoch_env_steps=9)]),
     ]
     floor = {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
     first = lines_of(runs, floor, {TASK: [SUCCESS, score]})[0]
-    assert (first["finished"], first["success"], first["beside"]) == (2, 0.5, {"training success": None})
+    assert (first["finished"], first["success"], first["beside"]) == (2, 0.5, {"MMER": None})
 
 
 def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):

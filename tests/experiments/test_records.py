@@ -212,11 +212,7 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
     assert recorded.metrics == {"learner/loss": pytest.approx(0.3)}
     kept = finished.rows
     assert len([row for row in kept if "eval/return" in row]) < 300
-    scores = [
-        Score(of="mmer", epoch_env_steps=1000),
-        Score(of="bsuite", episodes=333),
-        Score(of="return"),
-    ]
+    scores = [Score(of="mmer", epoch_env_steps=1000), Score(of="return")]
     for score in scores:
         assert score.value(kept, 0) is not None
     assert scores[0].value(kept, 0) != scores[0].value(rows, 0)

@@ -6,11 +6,12 @@ import re
 import pytest
 
 from dtqn import cli
-from dtqn.experiments import compare, comparison_pictures, search, suites
+from dtqn.experiments import compare, comparison_pictures, search
 from dtqn.settings import layers, presets
 from dtqn.settings.config import ConfigError
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import TASK
+from tests.experiments.suite_program import suite_of
 
 run = comparison_program.run
 VALUES = ("0.0003", "0.001", "0.003")
@@ -158,16 +159,13 @@ def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_ag
         ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
         ("evaluation.period=500,2000", "evaluation.period is no setting of an agent"),
         ("threads=1,2", "threads is no setting of an agent"),
-        (
-            "learner.batches.env_steps_per_update=4,8",
-            "the suite sets learner.batches.env_steps_per_update for all agents",
-        ),
+        ("network.width=4,8", "the suite sets network.width for all agents"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(text, line):
+def test_what_cannot_be_searched_is_refused(tmp_path, text, line):
     agents = {"lstm": "lstm", "gtrxl": "gtrxl"}
     with pytest.raises(ConfigError) as error:
-        search.read(text, agents, {"learner.gamma": "0.9"}, suites.read("length", 1.0))
+        search.read(text, agents, {"learner.gamma": "0.9"}, suite_of(tmp_path))
     assert re.match(rf"--search is '?{re.escape(text)}'?: ", str(error.value)) and line in str(error.value)
     assert "\n" not in str(error.value)
 

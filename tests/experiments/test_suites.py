@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def _env_steps(task):
-    return task.budget[0].values["total_env_steps"]
+    return task.budget.values["total_env_steps"]
 
 
 run = suite_program.run
@@ -45,9 +45,7 @@ def test_length_has_the_experiments_of_bsuite_and_the_budgets_of_its_rules():
     assert [(task.name, task.n) for task in memory] == [(f"bsuite-memory-len-{n}", n) for n in lengths]
     assert len(memory) == 23 and list(map(_env_steps, memory)) == [10_000 * (n + 1) for n in lengths]
     for task in memory:
-        first, beside = task.scores
-        assert first == Score(of="bsuite", random=0.5, optimal=1.0, episodes=10_000, solved_above=0.25)
-        assert beside.of == "success"
+        assert task.scores == (Score(of="success", random=0.5, optimal=1.0),)
     maze = [task for task in suite.tasks if task.family == "t-maze-passive-n"]
     assert [task.n for task in maze] == [10, 50, 100, 250, 500, 1000, 1500]
     limits = {50: 1e6, 100: 2e6, 250: 4e6, 500: 4e6, 1000: 8e6, 1500: 1e7}  # Ni et al. 2023, budget.py
@@ -108,7 +106,7 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
             assert f"at best {score.observation_alone:g} by the observation alone" in score.explained
 
 
-def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tmp_path, monkeypatch):
+def test_settings_are_the_suites_for_every_agent_with_its_horizons(tmp_path, monkeypatch):
     preset = tmp_path / "preset.yaml"
     preset.write_text("actor: {exploration: {base: 0.1}}")
     monkeypatch.setattr(presets, "of_task", lambda env, _: [preset] if env == MAZE else [])
@@ -125,22 +123,16 @@ def test_settings_are_the_suites_for_every_agent_with_its_shares_and_horizons(tm
             assert (config.total_env_steps, memory) == (1000, 12 if config.agent == "mingru" else None)
             assert config.actor.exploration.base == 0.1, "the task's own preset is there too"
         else:
-            assert (config.total_env_steps, config.warmup) == (100 * (n + 1), 10 * (n + 1))
-            assert config.actor.epsilon_anneal_env_steps == 50 * (n + 1)
-            assert (config.learner.batches.env_steps_per_update, config.learner.gamma) == (n + 1, 0.9)
+            assert (config.total_env_steps, config.learner.gamma) == (100 * (n + 1), 0.9)
     *_, config = compare.plan(["mingru"], [1], None, {"task.time_limit": "7"}, suite)
     assert config.network.core.memory_length == 8, "the rows of the longest episode"
 
 
-def test_a_tasks_settings_lie_over_the_shares_of_all_tasks(tmp_path):
-    """But its own shares over its settings: 0.1 of 200 and of 400 steps, and 77 in the maze."""
-    shares = "shares_of_budget: {warmup_env_steps: 0.3}\ntasks:"
-    text = SUITE.replace("tasks:", shares, 1).replace("{learner: {gamma: 0.9}", "{warmup_env_steps: 5")
-    text = text.replace(
-        "settings: {network: {memory_length", "settings: {warmup_env_steps: 77, network: {memory_length"
-    )
+def test_a_tasks_settings_lie_over_those_of_all_tasks(tmp_path):
+    text = SUITE.replace("{learner: {gamma: 0.9}", "{warmup_env_steps: 5")
+    text = text.replace("settings:\n", "settings:\n  warmup_env_steps: 77\n", 1)
     configs = compare.plan(["lstm"], [1], None, {}, suite_of(tmp_path, text))
-    assert [config.warmup_env_steps for config in configs] == [20, 40, 77]
+    assert [config.warmup_env_steps for config in configs] == [5, 5, 77]
 
 
 def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
@@ -161,18 +153,15 @@ def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
 def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     suite = suite_of(tmp_path, share=0.2)
     first, _, maze = compare.plan(["dqn"], [1], None, {}, suite)
-    assert (first.total_env_steps, first.warmup, first.actor.epsilon_anneal_env_steps) == (40, 4, 20)
-    assert first.learner.batches.env_steps_per_update == 2, (
-        "of the whole budget: an update costs the same steps"
-    )
+    assert first.total_env_steps == 40
     assert (maze.total_env_steps, maze.warmup, maze.actor.epsilon_anneal_env_steps) == (200, 40, 8000)
     assert maze.evaluation_period == 200 // 12
-    assert (suite.tasks[0].scores[0].episodes, suite.tasks[2].scores[1].epoch_env_steps) == (20, 40)
+    assert suite.tasks[2].scores[1].epoch_env_steps == 40
     assert any(note.startswith("BUDGET SHARE 0.2:") for note in suite.notes())
     assert not any("BUDGET SHARE" in note for note in suite_of(tmp_path).notes())
 
 
-_AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "warmup_env_steps: 0.1"
+_AXIS, _MAZE = "figure_axis: length", "name: t-maze-passive-10\n"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +170,11 @@ _AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "war
         ("env_steps: 1_000", "env_steps: many", "tasks.1.env_steps is many: must be an integer of"),
         ("env_steps: 1_000", "env_step: 9", "tasks.1.env_step is no key of a suite; did you mean env_steps?"),
         ("    env_steps: 1_000\n", "", "tasks.1.env_steps is missing: must be an integer of at least 1"),
-        ("of: mmer", "of: mmr", "tasks.1.scores.1.of is mmr: must be one of success, return, bsuite, mmer"),
+        (
+            "of: mmer, random: -1",
+            "of: mmr",
+            "scores.1.of is mmr: must be one of success, return, mmer",
+        ),
         ("random: 0.2, ", "", "tasks.1.scores.0.random is None, optimal 0.7: must be both numbers"),
         ("random: 0.2", "random: 0.7", "tasks.1.scores.0.optimal is 0.7, as random is: must be another"),
         ("of: mmer, random: -1", "of: success, random: -1", "tasks.1.scores has success twice: must be of"),
@@ -193,9 +186,6 @@ _AXIS, _MAZE, _WARMUP = "figure_axis: length", "name: t-maze-passive-10\n", "war
         ("gamma: 0.9", "gama: 0.9", "learner.gama is no setting (from "),
         ("gamma: 0.9", "gamma: 9", "learner.gamma is 9 (from "),
         ("settings: {learner", "settings: {seed: 3, learner", "tasks.0.settings.seed is 3: leave it out;"),
-        (_WARMUP, "warmup_env_steps: 3", "tasks.0.shares_of_budget.warmup_env_steps is 3.0: must be a"),
-        (_WARMUP, "network.core: 0.1", "tasks.0.shares_of_budget.network.core is 0.1: it is no setting with"),
-        (_WARMUP, "total_env_steps: 0.1", "tasks.0.shares_of_budget.total_env_steps is 0.1: leave it out"),
         (_AXIS, "needs: no_such_package", "it needs the package no_such_package, which is not"),
         (_MAZE, "name: bsuite-memory-len-3\n", "tasks: bsuite-memory-len-3 is there twice"),
         (_MAZE, "name: bsuite-memory-len-{n}\n    n: [5]\n", "tasks: bsuite-memory-len-{n} is there twice"),
@@ -222,18 +212,12 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
     text = SUITE.partition("published:")[0].replace("name: t-maze-passive-10", "name: CartPole-v1")
     file = tmp_path / "own.yaml"
     argv = ["compare", "--suite", str(file), "--agents", "dqn", "--seeds", "1", "--runs-dir", "runs"]
-    for old, new in (
-        ("settings: {network: {memory_length: horizon}}", ""),
-        ("of: success, random: 0.2", "of: bsuite, random: 0.2"),
-    ):
-        text = text.replace(old, new)
-        file.write_text(text)
-        assert cli.main(argv) == 2
-        kind = "bsuite" if new else "success"
-        assert capsys.readouterr().err == (
-            f"error: {file}: a score of CartPole-v1 is {kind}, but the task defines no success; try return\n"
-        )
-        assert list(tmp_path.iterdir()) == [file]
+    file.write_text(text.replace("settings: {network: {memory_length: horizon}}", ""))
+    assert cli.main(argv) == 2
+    assert capsys.readouterr().err == (
+        f"error: {file}: a score of CartPole-v1 is success, but the task defines no success; try return\n"
+    )
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +276,7 @@ def test_records_are_those_of_the_checkout_for_a_suite_with_its_full_budget(tmp_
 
 
 def _normalised(env, agent):
-    low, high, place = (0.2, 0.7, 1) if env == MAZE else (0.5, 1.0, 0)
+    low, high, place = (0.2, 0.7, 1) if env == MAZE else (0.0, 1.0, 0)
     return [(figures[place] - low) / (high - low) for figures in FIGURES[env][agent]]
 
 
@@ -304,14 +288,13 @@ def test_the_tables_of_a_suite_by_hand(run, tmp_path):
     for env, agents in FIGURES.items():
         for agent, figures in agents.items():
             training, greedy = zip(*figures, strict=True)
-            line, score = lines[env, agent], greedy if env == MAZE else training
+            mmer = 2 * np.array(training) - 1
+            line, score = lines[env, agent], greedy if env == MAZE else mmer
             assert line["success"] == pytest.approx(np.mean(greedy))
-            assert (line["minimum"], line["maximum"]) == (min(score), max(score))
+            assert (line["minimum"], line["maximum"]) == pytest.approx((min(score), max(score)))
             assert line["iqm"]["value"] == pytest.approx(twin.iqm(list(score)))
-            name = "MMER" if env == MAZE else "training success"
-            beside = np.mean(2 * np.array(training) - 1)
-            assert line["beside"] == {name: pytest.approx(beside if env == MAZE else np.mean(training))}
-            assert line["score"] == ("success" if env == MAZE else "training success")
+            assert line["beside"] == {"MMER": pytest.approx(np.mean(mmer))}
+            assert line["score"] == ("success" if env == MAZE else "MMER")
     for agent in ("mingru", "dqn"):
         family, whole = lines["bsuite-memory-len-n", agent], lines["all tasks", agent]
         pooled = {env: _normalised(env, agent) for env in FIGURES}
@@ -325,10 +308,10 @@ def test_the_tables_of_a_suite_by_hand(run, tmp_path):
         assert family["iqm"]["value"] == pytest.approx(
             twin.iqm([score for values in memory for score in values])
         )
-        assert family["tasks_solved"] == sum(np.mean(values) > 0.25 for values in memory)
+        assert family["tasks_solved"] == sum(np.mean(values) > 0.6 for values in memory)
         assert (family["runs"], whole["runs"], whole["tasks_solved"]) == (10, 15, None)
         if agent == "mingru":
-            bars = [(0.9 - 0.2) / (0.7 - 0.2) if env == MAZE else 0.25 for env in FIGURES]
+            bars = [(0.9 - 0.2) / (0.7 - 0.2) if env == MAZE else 0.6 for env in FIGURES]
             cut = (
                 [np.minimum(values, bar) for values, bar in zip(each, bars, strict=True)]
                 for each in (pooled.values(), theirs)
@@ -338,10 +321,10 @@ def test_the_tables_of_a_suite_by_hand(run, tmp_path):
     assert [lines["bsuite-memory-len-n", agent]["tasks_solved"] for agent in ("mingru", "dqn")] == [2, 1]
     assert "2 of 2" in printed
     random = lines["bsuite-memory-len-3", "random"]
-    assert (random["success"], random["beside"]) == (0.5, {"training success": 0.5}), "the suite knows both"
+    assert (random["success"], random["beside"]) == (0.5, {"MMER": -1.0}), "the suite knows both"
     for said in (
         "Suite own: A suite of a test.",
-        "success of the first 100 training episodes, exploration included, from 0.5 (random) to 1 (optimal)",
+        "of 200 env steps of runs that used their whole budget, from -1 (random) to 1 (optimal)",
         "Code (digest of the sources): abc, for every agent.",
     ):
         assert any(said in note for note in table["notes"]), said
@@ -444,7 +427,7 @@ description: One tiny task.
 tasks:
   - name: bsuite-memory-len-2
     env_steps: 900
-    scores: [{of: bsuite, random: 0.5, optimal: 1.0, episodes: 300}, {of: success, random: 0.5, optimal: 1.0}]
+    scores: [{of: mmer, random: 0.0, optimal: 1.0, epoch_env_steps: 900}, {of: success}]
     settings:
       network: {width: 8, head_width: 8}
       replay: {capacity: 2000, learn_length: 4, burn_in_length: 0}
@@ -468,7 +451,7 @@ tasks:
         text.partition("\nbsuite-memory-len-2\n")[2].partition("table and curves")[0]
         for text in (first, second)
     ]
-    assert table[0] == table[1] and f"{last['train/total_success'] / 300:.1%}" in table[0]
+    assert table[0] == table[1] and f"{last['train/total_return'] / 300:.3g}" in table[0]
     record = json.loads(line)
     assert record["result"]["code"] and record["result"]["machine"]
 

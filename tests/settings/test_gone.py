@@ -97,12 +97,8 @@ def test_an_old_name_beside_the_new_one_is_refused():
             "learner.target_update_period is learner.target_update.period",
         ),
         (
-            "tasks: [{name: a, settings: {learner: {q_lambda: 0.5}}}]\n"
-            "shares_of_budget: {learner.env_steps_per_update: 0.1}",
-            {
-                "tasks": [{"name": "a", "settings": {"learner": {"returns": {"q_lambda": 0.5}}}}],
-                "shares_of_budget": {"learner.batches.env_steps_per_update": 0.1},
-            },
+            "tasks: [{name: a, settings: {learner: {q_lambda: 0.5}}}]",
+            {"tasks": [{"name": "a", "settings": {"learner": {"returns": {"q_lambda": 0.5}}}}]},
             "learner.q_lambda is learner.returns.q_lambda",
         ),
         (
