@@ -341,7 +341,7 @@ def test_two_runs_side_by_side_are_as_alone(cell):
         ),
         ({"env": "hallway", "callbacks": [3]}, "callbacks is 3: it must be a function, or have any of on_st"),
         ({"env": "hallway", "run_dir": "a", "resume": "auto"}, "--run-dir is a: leave it out with --resume"),
-        ({"resume": "nowhere"}, "nowhere: holds no run (there is no config.yaml)"),
+        ({"resume": "nowhere"}, "nowhere: holds no run (there is no such folder)"),
     ],
 )
 def test_a_mistake_is_the_line_of_the_command(cell, settings, line):

@@ -42,7 +42,7 @@ try:
     from dtqn.experiments.sweep_study import Study, Trial, draws
 except ImportError as error:
     raise ConfigError(
-        f'sweep needs {error.name}, which is not installed: pip install "dtqn[sweep]"'
+        f"sweep needs {error.name}, which is not installed: python -m pip install {error.name}"
     ) from None
 
 _FLAPPING = 3

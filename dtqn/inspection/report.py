@@ -69,8 +69,6 @@ def read(paths: Sequence[Path]) -> list[Run]:
 
 def _of_directory(path: Path) -> Run:
     directory = RunDir(path)
-    if not directory.config_file.exists():
-        raise ConfigError(f"{path}: holds no run (there is no config.yaml)")
     config = directory.read_config()
     task_of(config)
     rows, result = metrics.read_run(directory)

@@ -330,9 +330,9 @@ class RunDir:
     def claim(self) -> None:
         """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
-            raise ConfigError(
-                f"run_dir {self.path} holds a run; to go on with it: {self.command('--resume')}"
-            )
+            on = "" if self.read_result() else f" to go on with it: {self.command('--resume')}; or"
+            state = "a finished run" if not on else "a run"
+            raise ConfigError(f"run_dir {self.path} holds {state};{on} choose another seed or run_dir")
         self.writable()
 
     def writable(self) -> None:
@@ -423,7 +423,8 @@ class RunDir:
         self.check_files()
         if not self.config_file.exists():
             lost = "; put that file back, or move the folder away" if self.holds_run else ""
-            raise ConfigError(f"{self.path}: holds no run (there is no config.yaml){lost}")
+            missing = "there is no config.yaml" if self.path.exists() else "there is no such folder"
+            raise ConfigError(f"{self.path}: holds no run ({missing}){lost}")
         layer = file_layer(self.config_file)
         for name in ("env", "agent", "seed"):
             if name not in layer.values:

@@ -186,7 +186,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     try:
         from pandas import json_normalize
     except ImportError:
-        raise ConfigError('to_pandas needs pandas; pip install "dtqn[pandas]"') from None
+        raise ConfigError("to_pandas needs pandas: python -m pip install pandas") from None
     return json_normalize(rows)
 
 

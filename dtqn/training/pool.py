@@ -70,7 +70,7 @@ def _cluster(config: Config, exchange: Exchange) -> RayWorkers | None:
     try:
         from dtqn.training.ray_workers import RayWorkers  # only here: it is an extra, and takes seconds
     except ImportError:
-        raise ConfigError('actor.pool is ray, which is not installed; pip install "dtqn[ray]"') from None
+        raise ConfigError("actor.pool is ray, which is not installed: python -m pip install ray") from None
     return RayWorkers(exchange)
 
 

@@ -22,15 +22,13 @@ class Package(NamedTuple):
     """The beginning of its ids, a regular expression for letters of either case."""
     module: str
     """The module to import so that Gymnasium knows them."""
-    extra: str
-    """This project's extra that installs it."""
 
 
 PACKAGES = (
-    Package("MiniGrid-", "minigrid", "minigrid"),
-    Package("BabyAI-", "minigrid", "minigrid"),
-    Package("popgym-(?!(?-i:[a-z]))", "popgym", "popgym"),  # in lower case they are native
-    Package("ALE/", "ale_py", "atari"),
+    Package("MiniGrid-", "minigrid"),
+    Package("BabyAI-", "minigrid"),
+    Package("popgym-(?!(?-i:[a-z]))", "popgym"),  # in lower case they are native
+    Package("ALE/", "ale_py"),
 )
 
 
@@ -87,7 +85,6 @@ def _is_native(spec: Any) -> bool:
 
 
 def _import(package: Package, id: str) -> None:
-    hint = f"; install it: pip install 'dtqn[{package.extra}]'"
-    module = entry_points.load(package.module, id, hint)
+    module = entry_points.load(package.module, id, f"; python -m pip install {package.module} installs it")
     if package.module == "ale_py":  # no greeting from every environment
         module.ALEInterface.setLoggerMode(module.LoggerMode.Error)

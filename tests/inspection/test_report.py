@@ -97,7 +97,7 @@ def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["nowhere"], "nowhere: holds no run (there is no config.yaml)"),
+        (["nowhere"], "nowhere: holds no run (there is no such folder)"),
         (["{runs}/one", "{runs}/one"], "{runs}/one: is given twice"),
         (["{runs}/one", "--out", "{runs}"], "--out is {runs}: a folder; must be a file such as"),
         (["{runs}/one", "--out", "{runs}/one/config.yaml/page.html"], "cannot be written"),

@@ -378,7 +378,12 @@ def test_of_two_that_start_at_once_one_is_told(tmp_path, trainer, capsys):
     assert cli.main(flags) == 0
     capsys.readouterr()
     assert cli.main(flags) == 2
-    assert capsys.readouterr().err.startswith(f"error: run_dir {path} holds a run; to go on with it: ")
+    other = "choose another seed or run_dir\n"
+    assert capsys.readouterr().err == f"error: run_dir {path} holds a finished run; {other}"
+    (path / "result.json").unlink()
+    assert cli.main(flags) == 2
+    on = f"to go on with it: python -m dtqn --resume {path}"
+    assert capsys.readouterr().err == f"error: run_dir {path} holds a run; {on}; or {other}"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):
