@@ -21,6 +21,7 @@ _COMMANDS = {
     "runs": ("trained", "list_runs"),
     "eval": ("trained", "evaluate"),
     "debug": ("trained", "debug"),
+    "maps": ("trained", "maps"),
     "report": ("trained", "report"),
     "export": ("trained", "export"),
     "verify": ("trained", "verify"),

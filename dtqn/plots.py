@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from matplotlib import get_data_path, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter, PercentFormatter
 
 from dtqn.files import replacing
 
@@ -239,6 +239,44 @@ def _grid(
     for axes in grid[count:]:
         axes.set_visible(False)
     return figure, list(grid[:count])
+
+
+class Map(NamedTuple):
+    """What decisions depend on in an episode."""
+
+    title: str
+    values: Any
+    """[T, T], an array: of the decision at t on step k; nan where there is none."""
+    cue: Sequence[float]
+    """Steps to mark."""
+    brightest: float
+    """The value of the brightest colour."""
+
+
+def maps(rows: Mapping[str, Sequence[Map]], path: Path) -> None:
+    """Write rows of maps, with their names, into an image."""
+    columns = max(map(len, rows.values()))
+    figure = Figure(figsize=(2.6 * columns, 2.8 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for axes_of_row, (name, row) in zip(grid, rows.items(), strict=True):
+        axes_of_row[0].set_ylabel(f"{name}\ndecision at step t", fontsize=8)
+        for axes in axes_of_row[len(row) :]:
+            axes.set_axis_off()
+        for axes, one in zip(axes_of_row, row, strict=False):
+            _map(axes, one)
+    for axes in grid[-1]:
+        axes.set_xlabel("step k", fontsize=8)
+    save(figure, path)
+
+
+def _map(axes: Axes, of: Map) -> None:
+    axes.imshow(of.values, cmap="viridis", vmin=0, vmax=of.brightest)
+    for step in of.cue:
+        axes.axvline(step, color="tab:red", linewidth=1, linestyle=":")
+    axes.set_title(of.title, fontsize=8)
+    axes.tick_params(labelsize=7)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -18,7 +18,6 @@ from benchmarks import (
     areas,
     checkouts,
     cost,
-    dependence_maps,
     gpu,
     parameters,
     pool,
@@ -147,22 +146,6 @@ def test_a_checkout_without_the_benchmark_is_told(tmp_path: Path, monkeypatch: p
 def test_a_task_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert pool.main(["--env", "hallway", "--env", "hallways"]) == 2
     assert capsys.readouterr().err.startswith("error: env is hallways: unknown task 'hallways'")
-
-
-def test_dependence_maps_are_of_earlier_steps(
-    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The goal's side is shown at step 0 of 7."""
-    look = dependence_maps.look(str(tiny_run))
-    assert (look.task, look.agent.partition("+")[0], look.cue.tolist()) == ("t-maze-passive-6", "gtrxl", [0])
-    for values in (look.saw, look.did):
-        assert np.array_equal(np.isnan(values), ~np.tri(len(values), dtype=bool)) and np.nanmax(values) > 0
-    for both in ([], ["--both"]):
-        file = tmp_path / f"{len(both)}.png"
-        assert dependence_maps.main([str(tiny_run), str(tiny_run), "--out", str(file), *both]) == 0
-        assert file.read_bytes().startswith(b"\x89PNG")
-    assert dependence_maps.main([str(tmp_path / "none"), "--out", str(file)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_run_without_workers_is_timed_too() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,9 @@ def test_the_commands_train(own_folder: Path, capsys: pytest.CaptureFixture) -> 
     for name, block in zip(("my_core", "my_encoder"), BLOCKS, strict=False):
         (own_folder / f"{name}.py").write_text(block)
     commands = re.findall(r"^    python -m dtqn (.+)$", TEXT, re.MULTILINE)
-    assert len(commands) == 2
-    flags = [word for command in commands for word in command.split()]
-    assert cli.main([*flags, *_FLAGS.split()]) == 0
+    core, compared, encoder = map(shlex.split, commands)
+    assert cli.main([*core, *encoder, *_FLAGS.split()]) == 0
     assert "done in" in capsys.readouterr().out
+    more = ["--seeds", "1", "--wandb", "disabled", "--total-env-steps", "300", "--warmup-env-steps", "100"]
+    assert cli.main([*compared, *more]) == 0
+    assert "average" in capsys.readouterr().out

@@ -20,6 +20,7 @@ commands:
   runs [DIR]      list runs: their state, last evaluation, and how to continue
   eval RUN_DIR    evaluate a trained agent
   debug RUN_DIR   show which past steps a trained agent's decisions depend on
+  maps RUN ...    draw which past steps several agents' decisions depend on
   report RUN ...  write an HTML page about runs, with episodes to step through
   export RUN_DIR  package a trained agent, with model card and certificate
   verify DIR      check an exported agent against its certificate

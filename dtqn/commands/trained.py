@@ -1,4 +1,4 @@
-"""`runs`, and `eval`, `debug`, `watch`, `report`, `export` and `verify`: commands about a trained run."""
+"""`runs`, and `eval`, `debug`, `watch`, `maps`, `report`, `export` and `verify`: about trained runs."""
 
 from __future__ import annotations
 
@@ -174,6 +174,24 @@ def report(arguments: Sequence[str]) -> int:
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     print(page.told(file))
+    return 0
+
+
+def maps(arguments: Sequence[str]) -> int:
+    """Draw on which past steps the decisions of trained agents depend, in one picture: the longest success
+    of greedy episodes, or the longest episode where none succeeds."""
+    parser = Parser("maps", arguments, "RUN_DIR ... --out FILE.png", maps.__doc__)
+    option(parser, "paths RUN_DIR", "folders of runs", argtypes.trained, nargs="+")
+    option(parser, "--out FILE", "the picture", argtypes.path, required=True)
+    option(parser, "--episodes N", "episodes to play per run", argtypes.several, 100)
+    option(parser, "--actions", "a second row of maps replaces actions")
+    _add_choice(parser)
+    given = parser.read()
+    from dtqn.inspection import maps as pictures
+
+    which = given["episodes"], given["seed"], given["checkpoint"]
+    pictures.draw([pictures.look(path, *which) for path in given["paths"]], given["actions"], given["out"])
+    print(given["out"])
     return 0
 
 

@@ -9,15 +9,9 @@ from dtqn.experiments.intervals import LEAST_RUNS
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.suites import Suite
 from dtqn.settings import presets
-from dtqn.settings.config import Config
+from dtqn.settings.config import Config, settings_of
 from dtqn.settings.task import task_of
 from dtqn.text import counted, number
-
-
-def _task_options(config: Config) -> str:
-    changed = config.task.model_dump(mode="json", exclude_defaults=True)
-    return ", ".join(f"{name} {value}" for name, value in changed.items())
-
 
 _OF_CONFIGS: Mapping[str, Callable[[Config], object]] = {
     "Budget": lambda config: f"{number(config.total_env_steps)} env steps",
@@ -36,13 +30,10 @@ _OF_RUNS = {
     "Code (digest of the sources)": "code",
     "Machine": "machine",
 }
-_UNLIKE: Mapping[str, Callable[[Config], object]] = {
-    "Previous action": lambda config: config.network.encoder.use_prev_action,
-    "Previous reward": lambda config: getattr(config.network.encoder, "use_prev_reward", False),
-    "Dueling head": lambda config: config.network.dueling,
-    "Task options": _task_options,
-}
-"""What is told where it is not alike: parts apart from memory, which some agents have as published."""
+_UNLIKE = ("network.encoder.", "network.dueling", "learner.", "replay.", "actor.", "task.")
+"""Settings that are told where they are not alike: all but the memory and its size."""
+_TOLD = "learner.learning_rate"
+"""The step size, which is always told."""
 
 
 def notes(
@@ -66,7 +57,7 @@ def notes(
     ]
     for what, key in _OF_RUNS.items():
         lines += _told(what, [(run["env"], run["agent"], run[key]) for run in finished])
-    lines += [line for line in _of_configs(_UNLIKE, configs) if _DIFFER in line]
+    lines += _unlike(configs)
     lines += [*_changed(runs), *_unpublished(configs), *_ceilings(configs)]
     if metrics:
         lines.append(f"{', '.join(metrics)}: the mean over the second half of a run, then over runs.")
@@ -107,6 +98,20 @@ def _of_configs(table: Mapping[str, Callable[[Config], object]], configs: Sequen
     return [line for lines in told for line in lines]
 
 
+def _is_published(agent: str) -> bool:
+    """Whether it lies over its task's preset, and so has nearly all settings to itself."""
+    return agent in presets.agents() and presets.find_agent(agent).over_task
+
+
+def _unlike(configs: Sequence[Config]) -> list[str]:
+    of_runs = [(x.env, x.agent, settings_of(x)) for x in configs if not _is_published(x.agent)]
+    names = dict.fromkeys(name for *_, values in of_runs for name in values if name.startswith(_UNLIKE))
+    told = (_told(name, [(env, agent, values.get(name)) for env, agent, values in of_runs]) for name in names)
+    lines = [line for found in told for line in found if _DIFFER in line and not line.startswith(_TOLD)]
+    published = ", ".join(dict.fromkeys(x.agent for x in configs if _is_published(x.agent)))
+    return [*lines, *([f"Settings as published, not compared here: {published}."] if published else [])]
+
+
 def _ceilings(configs: Iterable[Config]) -> list[str]:
     ceilings = {config.env: task_of(config).success_ceiling for config in configs}
     return [
@@ -127,10 +132,10 @@ def _changed(runs: Sequence[Figures]) -> list[str]:
 
 
 def _unpublished(configs: Sequence[Config]) -> list[str]:
-    """A line for each published agent, which lies over its task's preset, with settings that are others."""
+    """A line for each published agent with settings that are others."""
     changed = dict[str, dict[str, None]]()
     for config in configs:
-        if config.agent in presets.agents() and presets.find_agent(config.agent).over_task:
+        if _is_published(config.agent):
             others = [name for name, kept in presets.kept_of_preset(config).items() if not kept]
             changed.setdefault(config.agent, {}).update(dict.fromkeys(others))
     return [

@@ -20,6 +20,7 @@ from dtqn.inspection.measures import Cue, Map
 from dtqn.inspection.recorder import Episode, outcomes, play
 from dtqn.inspection.trials import Verdict
 from dtqn.networks.q_network import QNetwork
+from dtqn.settings.names import name_of
 from dtqn.text import columns, one_line
 from dtqn.training.directory import RunDir, make_writable
 from dtqn.training.setup import num_actions
@@ -43,7 +44,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     episodes = play(network, run.make_envs())
     found: dict[str, Any] = {
         "env": config.env,
-        "agent": config.agent,
+        "agent": name_of(config).agent,
         "weights": asked.weights,
         "action_names": run.task.name_actions(),
         "episodes": asked.episodes,

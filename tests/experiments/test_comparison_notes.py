@@ -40,7 +40,7 @@ def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
         "Program: dtqn 1.2, torch 3.4, for every agent.",
     ):
         assert said in notes
-    assert not any(note.startswith(("Runs end early at return", "Code", "Task options")) for note in notes)
+    assert not any(note.startswith(("Runs end early at return", "Code", "task.")) for note in notes)
     assert text_of(tmp_path).endswith("\n".join(notes) + "\n")
     assert "P(better" not in text_of(tmp_path)
 
@@ -68,24 +68,30 @@ _USUAL = f"{presets.usual('learner.learning_rate'):g}"
             [(TASK, "dqn"), (TASK, "some=dqn+evaluation.epsilon=0.05")],
             " DIFFER: greedy (1 run of dqn); epsilon-greedy (0.05) (1 run of some).",
         ),
-        ("Task options", [(TASK, "gtrxl"), (TASK, "wide=gtrxl+network.width=16")], None),
+        ("network.width", [(TASK, "gtrxl"), (TASK, "wide=gtrxl+network.width=16")], None),
         (
-            "Task options",
+            "task.time_limit",
             [(TASK, "gtrxl"), (TASK, "easy=gtrxl+task.time_limit=30")],
-            " DIFFER: none (1 run of gtrxl); time_limit 30 (1 run of easy).",
+            " DIFFER: none (1 run of gtrxl); 30 (1 run of easy).",
         ),
         # What does not come from an agent's memory.
-        ("Previous action", [(TASK, "gtrxl"), (TASK, "lstm"), (TASK, "dtqn")], None),
+        ("network.encoder.use_prev_action", [(TASK, "gtrxl"), (TASK, "lstm"), (TASK, "dtqn")], None),
         (
-            "Previous action",
+            "network.encoder.use_prev_action",
             [(TASK, "gtrxl"), (TASK, "drqn"), (TASK, "adrqn")],
             " DIFFER: True (2 runs of gtrxl, adrqn); False (1 run of drqn).",
         ),
         (
-            "Dueling head",
+            "network.dueling",
             [(TASK, "gtrxl"), (TASK, "adrqn")],
             " DIFFER: True (1 run of gtrxl); False (1 run of adrqn).",
         ),
+        (
+            "replay.burn_in_length",
+            [(TASK, "gtrxl"), (TASK, "lstm"), (TASK, "drqn-paper")],
+            " DIFFER: 4 (1 run of gtrxl); 40 (1 run of lstm).",
+        ),
+        ("Settings as published", [(TASK, "gtrxl"), (TASK, "pqn")], ", not compared here: pqn."),
     ],
 )
 def test_what_is_not_the_same_for_all_is_told_with_who_has_it(what, runs, told):
