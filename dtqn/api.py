@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import yaml
 
 from dtqn.program import program
-from dtqn.settings import trust
-from dtqn.settings.config import Config, setting_of, spelled, wrong
+from dtqn.settings import presets, trust
+from dtqn.settings.config import Config, ConfigError, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
@@ -219,6 +219,8 @@ def _interrupt(code: int) -> None:
 
 def _agent(name: str, own: Any) -> str:
     """What stands for an agent in `--agents`: `gtrxl`, or `wide=gtrxl+network.width=128`."""
+    if isinstance(own, Mapping) and "agent" not in own and name not in presets.agents():
+        raise ConfigError(f"agents: {name} is no preset, so its settings need one: 'agent': 'lstm', or others")
     settings = {"agent": name} | _texts(own if isinstance(own, Mapping) else {"agent": own})
     text = "+".join([settings.pop("agent"), *(f"{key}={value}" for key, value in settings.items())])
     return text if text == name else f"{name}={text}"

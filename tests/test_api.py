@@ -469,6 +469,12 @@ def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
     assert f"best: mean_return {best.score:.4f} with learner.n_step {step}\n" in capsys.readouterr().out
 
 
+def test_an_agents_settings_need_a_preset():
+    with pytest.raises(ValueError, match="agents: own is no preset, so its settings need one: 'agent': 'l"):
+        dtqn.compare({"own": {"network": {"core": "lstm"}}}, "hallway")
+
+
+
 @pytest.mark.parametrize(
     ("agents", "more", "words"),
     [
