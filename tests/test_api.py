@@ -470,7 +470,7 @@ def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
 
 
 def test_an_agents_settings_need_a_preset():
-    with pytest.raises(ValueError, match="agents: own is no preset, so its settings need one, such as 'agent'"):
+    with pytest.raises(ValueError, match="own is no preset, so its settings need one, such as 'agent'"):
         dtqn.compare({"own": {"network": {"core": "lstm"}}}, "hallway")
 
 
