@@ -180,7 +180,7 @@ def listing(names: Sequence[str]) -> list[str]:
     for group, rows in groups.items():
         room = _WIDTH - sum(max(len(row[column]) for row in rows) + 2 for column in (0, 1))
         lines += [group, *columns([[*row[:2], _first_clause(row[2], room)] for row in rows])]
-    return [*lines, f"To explain all settings with WORD in their names: {program()} settings WORD"]
+    return [*lines, f"For help on settings whose names contain WORD: {program()} settings WORD"]
 
 
 def _first_clause(text: str, room: int) -> str:

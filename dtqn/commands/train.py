@@ -13,7 +13,7 @@ from dtqn.signals import end_with_parent
 from dtqn.training.plan import plan
 
 _DESCRIPTION = """\
-Train memory agents on partially observable tasks, compare and tune them.
+Train, compare and tune memory agents on partially observable tasks.
 
 commands:
   train           train an agent (the default command)

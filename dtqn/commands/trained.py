@@ -154,7 +154,7 @@ def watch(arguments: Sequence[str]) -> int:
 
 def report(arguments: Sequence[str]) -> int:
     """Write one HTML file about trained runs: episodes to step through, what each decision depends on, a
-    table and a curve. The file opens without internet."""
+    table and a curve. The file works offline."""
     parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
     option(parser, "paths RUN_DIR", "folders of runs", argtypes.trained, nargs="+")
     where = "HTML file; default report.html in RUN_DIR, or in the folder of several runs"

@@ -97,13 +97,14 @@ def strip(shown: Shown, t: int, most: int) -> list[str]:
     start = max(0, t + 1 - most)
     largest = float(shown.dependence.max()) or 1.0
     shares = shown.dependence[t, start : t + 1] / largest
+    cue = shown.episode.cue
+    legend = "" if cue is None else "; ^: cue"
     lines = [
-        f"depends on step {start} to {t} (highest: {largest:.0%} of the Q-values' range)",
+        f"depends on step {start} to {t} (at most {largest:.0%} of the Q-values' range{legend})",
         "".join(_EIGHTHS[int(np.ceil(share * 8 - 1e-9))] for share in shares),
     ]
-    cue = shown.episode.cue
     if cue is not None:
-        lines.append("".join("^" if shows else " " for shows in cue[start : t + 1]) + "  ^ cue")
+        lines.append("".join("^" if shows else " " for shows in cue[start : t + 1]))
     return lines
 
 

@@ -64,7 +64,7 @@ class EvaluationConfig(Group):
     first_episodes: int = Field(50, ge=1)
     """Episodes of a short evaluation, played if the last one's 95 % interval missed the best score."""
     max_step_share: float = Field(0.5, gt=0)
-    """Most evaluation steps per training step, over the run; a full evaluation beyond it is put off."""
+    """Maximum evaluation steps per env step of the run; a full evaluation beyond it is put off."""
     num_envs: int = Field(500, ge=1)
     """Parallel environments of an evaluation; each one's number of episodes is fixed beforehand."""
     epsilon: float = Field(0.0, ge=0, le=1)
@@ -92,18 +92,18 @@ class Config(Group):
     total_env_steps: int = Field(300_000, ge=1)
     """Environment steps of the run, over all environments, warm-up included."""
     warmup_env_steps: int | None = Field(None, ge=0)
-    """Environment steps of random actions before learning; None: min(10 000, `total_env_steps` / 5)."""
+    """Environment steps with random actions before learning; None: min(10 000, `total_env_steps` / 5)."""
     checkpoint_every: int = Field(50_000, ge=1)
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
-    """CPU cores for updates: with 2, a second process learns half of each batch, and rounding differs;
+    """CPU cores for updates: with 2, a second process computes half of each batch, changing rounding;
     auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
-    """Who plays evaluations: the run itself (it waits), or a second process; auto: by free cores."""
+    """Where evaluations run: in the run itself (it waits), or a second process; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device of networks and updates; auto: cuda if there is a GPU."""
+    """Device for networks and updates; auto: cuda if there is a GPU."""
     cuda_graphs: Literal["auto", True, False] = "auto"
     """Run acting and updates as CUDA graphs; auto: on a GPU, unless there are networks of your own,
     auxiliary losses, rollouts or RAdam."""

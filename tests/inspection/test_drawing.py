@@ -65,14 +65,14 @@ def test_a_step_in_one_line_and_beside_a_picture() -> None:
     assert f"turn < {'█' * 10}{'·' * 10}    0.500" in lines
     assert f"1      {'█' * 5}{'·' * 15}    0.250" in lines
     assert "action turn   reward 1.000" in lines
-    assert lines[-3:] == ["depends on step 0 to 1 (highest: 40% of the Q-values' range)", "█▄", "^   ^ cue"]
+    assert lines[-3:] == ["depends on step 0 to 1 (at most 40% of the Q-values' range; ^: cue)", "█▄", "^ "]
     assert watch.panel(episode, 2)[-1] == "episode 1: return 0.950 in 2 steps, a success"
 
 
 def test_the_strip_shows_the_latest_steps_and_says_where_there_is_none() -> None:
     episode = _shown()
     assert watch.strip(episode, 1, most=1)[:2] == [
-        "depends on step 1 to 1 (highest: 40% of the Q-values' range)",
+        "depends on step 1 to 1 (at most 40% of the Q-values' range; ^: cue)",
         "▄",
     ]
     long = _shown(dependence=None)
