@@ -1,6 +1,6 @@
 """Variants of a stage of the recipe by the areas under their curves (docs/benchmarks/recipe/protocol.md).
 
-    python -m benchmarks.areas SUITE.yaml RECORDS.jsonl --baseline AGENT
+    python -m benchmarks.areas SUITE.yaml RECORDS.jsonl [RECORDS.jsonl ...] --baseline AGENT
 
 A run's area is the mean of its evaluations' score over its env steps, 0 for random play and 1 for the best. A
 variant's difference to the baseline is paired by task and seed; its error comes from the paired differences'
@@ -74,17 +74,18 @@ class Difference(NamedTuple):
         return "stays" if errors > STAYS else "more seeds" if errors > 1 else "goes"
 
 
-def read(suite: Path, records: Path) -> Areas:
+def read(suite: Path, records: Sequence[Path]) -> Areas:
     """The areas of a suite's runs; a ConfigError for files that are neither."""
     tasks = read_yaml(suite, "a suite")["tasks"]
     scores = {task["name"]: Score(**task["scores"][0]) for task in tasks}
     found = {
         (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
-        for run in summary.read(records)
+        for file in records
+        for run in summary.read(file)
         if run["env"] in scores
     }
     if not found:
-        raise ConfigError(f"{records}: has no run of {suite}")
+        raise ConfigError(f"{', '.join(map(str, records))}: no run of {suite}")
     return found
 
 
@@ -99,6 +100,9 @@ def table(areas: Areas, baseline: str) -> str:
         if agent == baseline:
             rows.append([agent, own, *[""] * (len(tasks) + 2), "the baseline"])
             continue
+        if not any((task, baseline, seed) in areas for task, name, seed in areas if name == agent):
+            rows.append([agent, own, *[""] * (len(tasks) + 2), "no run in common"])
+            continue
         found = Difference.of(areas, agent, baseline)
         each = [f"{found.by_task[task]:+.3f}" if task in found.by_task else "-" for task in tasks]
         rows.append([agent, own, *each, f"{found.mean:+.3f}", f"{found.error:.3f}", found.verdict])
@@ -109,7 +113,7 @@ def table(areas: Areas, baseline: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("suite", type=Path)
-    parser.add_argument("records", type=Path)
+    parser.add_argument("records", type=Path, nargs="+")
     parser.add_argument("--baseline", required=True)
     given = parser.parse_args(arguments)
     print(table(read(given.suite, given.records), given.baseline))

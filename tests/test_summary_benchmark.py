@@ -136,7 +136,7 @@ def test_how_the_recipe_does_by_hand(tmp_path: Path) -> None:
     assert [run.promised for run in found["hallway"]] == pytest.approx([0.45] * 3)
     table = recipe.table(found, {"hallway": 3000})
     assert "| hallway | 3 k | 2/3: 0.25 to 0.95 |" in table
-    assert "`lstm`: 2 of 3 runs solved their task" in table and "0.9, 50.0% lie below" in table
+    assert "`lstm`: 2 of 3 runs solved their task" in table and "tasks, 50.0% of the full" in table
     late = (0.95 - (0.95 + 0.5 + 0.95) / 3 + 0.95 - (0.25 + 0.95) / 2 + 0) / 3
     assert f"score {100 * late:.1f} points more" in table and "on 1 of 1 tasks: hallway." in table
     with pytest.raises(ConfigError, match="has no run of"):
