@@ -474,7 +474,6 @@ def test_an_agents_settings_need_a_preset():
         dtqn.compare({"own": {"network": {"core": "lstm"}}}, "hallway")
 
 
-
 @pytest.mark.parametrize(
     ("agents", "more", "words"),
     [

@@ -35,6 +35,7 @@ from dtqn.learning.batches import (
 )
 from dtqn.learning.objective import Objective
 from dtqn.learning.predictions import StepErrors
+from dtqn.networks.encoders import NumericEncoder
 from dtqn.networks.q_network import QNetwork
 from dtqn.networks.recall import RecallingHead
 from dtqn.settings.config import LearnerConfig
@@ -403,6 +404,9 @@ class Rounded:
         for name, part in self.network.named_children():
             if name != "head":
                 part.to(torch.bfloat16)
+        for part in self.network.modules():
+            if isinstance(part, NumericEncoder) and part.normalise:  # a mean of 1000 leaves no room for 1
+                part.mean.data, part.factor.data = part.mean.data.float(), part.factor.data.float()
         self.network.head.register_forward_pre_hook(_in_float32)
         self._copies = [x.detach() for x in self.network.parameters()]
 

@@ -120,8 +120,10 @@ class NumericEncoder(_Scaled):
             self.factor = nn.Parameter(torch.ones(size), requires_grad=False)
 
     def forward(self, observation: Tensor) -> Tensor:
-        numbers = self.scaled(observation.reshape(*observation.shape[:2], -1))
-        return (numbers - self.mean) * self.factor if self.normalise else numbers
+        numbers = observation.reshape(*observation.shape[:2], -1)
+        if self.normalise:  # in the dtype of the mean, which is exact where the network is rounded
+            numbers = (numbers.to(self.mean.dtype) - self.mean) * self.factor
+        return self.scaled(numbers)
 
 
 class PictureEncoder(_Scaled):

@@ -30,7 +30,7 @@ from dtqn.settings.config import (
     mappings,
     setting_of,
 )
-from dtqn.settings.values import choices, has_own, legal, mapping, nearest, shown
+from dtqn.settings.values import choices, has_own, legal, mapping, nearest, read, shown
 from envs import entry_points, families, yaml_file
 from envs.errors import meant
 
@@ -294,10 +294,10 @@ def _horizon(env: str, time_limit: str) -> Any:
     """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
     if entry_points.split(env) or families.family_of(env) is families.OTHERS:
         return NO_HORIZON  # a task that is not native fixes none, and would have to be made
-    is_given = time_limit.isdecimal() and int(time_limit) > 0
     found = None
     with contextlib.suppress(ValueError):  # a check that comes later says what is wrong with the task
-        found = envs.spec(env, **({"time_limit": int(time_limit)} if is_given else {})).horizon
+        limit = read(time_limit, fields_of()["task.time_limit"])
+        found = envs.spec(env, **({} if limit is None else {"time_limit": limit})).horizon
     return NO_HORIZON if found is None else found
 
 

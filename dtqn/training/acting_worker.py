@@ -42,6 +42,7 @@ class ActingWorker:
             network: QNetwork = setup.make_network(config)
         self._actor: Actor = setup.make_actor(config, network, share)
         self._actor.env_steps = env_steps
+        self._actor.version = -1  # so that the first request brings weights, whose normalisation is measured
         self.exchange = Exchange(config, network, setup.make_schema(config, network), descriptor)
         self._fault: TaskError | None = None
         atexit.register(self._actor.timesteps.env.close)

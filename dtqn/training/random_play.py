@@ -49,15 +49,16 @@ class Moments:
     def normalisation(self) -> tuple[Array, Array]:
         """[size] the mean, and the factor on what is less it: 1 / sigma, at most so that `FARTHEST` holds.
 
-        A number that never changed, or was not finite once, stays as it is.
+        A number that never changed has the factor 1; one that was not finite once stays as it is.
         """
         mean = self._sum / self._count
         with np.errstate(divide="ignore", invalid="ignore"):
             deviation = np.sqrt(np.maximum(self._square / self._count - mean**2, 0))
             farthest = np.maximum(self._high - mean, mean - self._low)
-            changes = np.isfinite(deviation) & (self._high > self._low)
             factor = np.minimum(1 / deviation, FARTHEST / farthest)
-        return np.where(changes, mean, 0.0), np.where(changes, factor, 1.0)
+        is_finite, changes = np.isfinite(deviation), self._high > self._low
+        mean = np.where(changes, mean, self._low)
+        return np.where(is_finite, mean, 0.0), np.where(is_finite & changes, factor, 1.0)
 
 
 def measure(config: Config, network: QNetwork) -> Config:

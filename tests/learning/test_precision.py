@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dtqn import networks
-from dtqn.learning.learner import Learner
+from dtqn.learning.learner import Learner, Rounded
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.types import Sequences
@@ -102,6 +102,20 @@ def test_the_fresh_trace_is_in_float32(name: str) -> None:
     fresh = learner.update(batch).memory
     assert fresh is not None
     assert {x.dtype for x in fresh.memory.values()} == {torch.float32}
+
+
+def test_numbers_are_normalised_before_they_are_rounded() -> None:
+    """Around 1000 this type has no number but multiples of 4."""
+    network = networks.build(
+        network_config(**SMALL, core="lstm", encoder={"normalise": True}), SPACES["box"], NUM_ACTIONS
+    )
+    encoder: Any = network.encoder.observation
+    encoder.mean.fill_(1000.0), encoder.factor.fill_(2.0)
+    rounded = Rounded(network)
+    rounded.refresh()
+    numbers = torch.tensor([[[1001.0, 999.5, 1000.0]]])
+    found = rounded.network.encoder.observation(numbers)
+    assert found.dtype is torch.bfloat16 and found.tolist() == [[[2.0, -1.0, 0.0]]]
 
 
 def test_steps_too_small_for_bfloat16_add_up() -> None:

@@ -275,11 +275,14 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
 def test_a_flag_may_name_the_horizon():
     config = resolve(None, {"env": "t-maze-passive-9", "network.core.memory_length": "horizon"}, {})
     assert config.network.core.memory_length == 11
-    longer = {"env": "t-maze-passive-9", "task.time_limit": "20", "network.core.memory_length": "horizon"}
-    assert (
-        resolve(None, longer, {}).network.core.memory_length
-        == envs.spec("t-maze-passive-9", time_limit=20).horizon
-    )
+    for limit in ("20", "20.0", "2e1", 20, 20.0):
+        longer = {
+            "env": "t-maze-passive-9",
+            "task.time_limit": limit,
+            "network.core.memory_length": "horizon",
+        }
+        length = resolve(None, longer, {}).network.core.memory_length
+        assert length == envs.spec("t-maze-passive-9", time_limit=20).horizon
 
 
 def test_a_wrong_group_is_named_with_its_own_source(tmp_path):

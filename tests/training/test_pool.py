@@ -35,6 +35,14 @@ def test_one_worker_in_lock_step_is_the_inline_run(here: type[Here]) -> None:
     assert_same(other, inline)
 
 
+def test_workers_normalise_from_the_first_step_on(here: type[Here]) -> None:
+    """And not from the first update on, which brings them other weights."""
+    inline, other = (trainer_of(*workers, env="t-maze-passive-5") for workers in ((0,), (1, 0)))
+    assert inline.actor.network.encoder.observation.normalise
+    assert plain(train(other)) == train(inline)
+    assert_same(other, inline)
+
+
 def test_a_process_in_lock_step_is_the_inline_run_too() -> None:
     """With learning from rollouts."""
     flags = {
