@@ -39,7 +39,12 @@ class _Pictures(Encoder):
     grids of few cells (minigrid, torch-ac)."""
 
 
-class StepEncoder(_Rewarded, _Embedding, _Pictures):
+class _Numbers(Encoder):
+    normalise: bool = False
+    """Standardise real-valued observations by mean and deviation over 10 000 random env steps."""
+
+
+class StepEncoder(_Rewarded, _Embedding, _Pictures, _Numbers):
     """Embeddings, numbers and pictures, joined."""
 
     name: str = "default"
@@ -47,8 +52,6 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures):
 
     num_layers: int = Field(0, ge=0, le=1000)
     """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one linear map."""
-    normalise: bool = False
-    """Standardise real-valued observations by mean and deviation over 10 000 random env steps."""
 
 
 class DTQNEncoder(_Embedding):
@@ -66,7 +69,7 @@ class DTQNEncoder(_Embedding):
             )
 
 
-class PartsEncoder(_Rewarded, _Pictures):
+class PartsEncoder(_Rewarded, _Pictures, _Numbers):
     """The parts of the observation, to which the core attends by its state before the step (DARQN)."""
 
     name: str = "parts"

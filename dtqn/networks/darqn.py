@@ -126,9 +126,12 @@ class PartsEncoder(nn.Module):
         use_prev_action: bool,
         use_prev_reward: bool,
         image_encoder: ImageEncoder,
+        normalise: bool = False,
     ) -> None:
         super().__init__()
-        encoder = observation_encoder(observation_space, embedding_width=width, image_encoder=image_encoder)
+        encoder = observation_encoder(
+            observation_space, embedding_width=width, image_encoder=image_encoder, normalise=normalise
+        )
         self.observation = _parts_of(encoder, observation_space, width)
         self.prev_action = Embedding(num_actions, width) if use_prev_action else None
         self.prev_reward = (

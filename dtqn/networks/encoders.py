@@ -13,7 +13,6 @@ All features are concatenated and mapped to the width of the core.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
 import gymnasium
@@ -216,15 +215,6 @@ def observation_encoder(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"
     )
-
-
-def normalised(encoder: Any, observation: Any) -> Iterator[tuple[NumericEncoder, Any]]:
-    """The encoders that normalise within the one of an observation, each with its part of `observation`."""
-    if isinstance(encoder, DictEncoder):
-        for key, part in zip(encoder.keys, encoder.encoders, strict=True):
-            yield from normalised(part, observation[key])
-    elif isinstance(encoder, NumericEncoder) and encoder.normalise:
-        yield encoder, observation
 
 
 def _is_picture(space: gymnasium.spaces.Box) -> bool:

@@ -154,10 +154,10 @@ class Config(Group):
         """The run without a GPU."""
         return self.model_copy(update={"device": "cpu", "cuda_graphs": False})
 
-    def settled(self, free_cores: int, has_bfloat16: bool) -> Self:
+    def settled(self, free_cores: int, has_bfloat16: bool, on_gpu: bool = False) -> Self:
         """The run on a machine with so many cores that nothing else keeps busy.
 
-        `has_bfloat16`: these multiply bfloat16 faster than float32.
+        `has_bfloat16`: these multiply bfloat16 faster than float32. `on_gpu`: they only step environments.
 
         A process that plays evaluations pays where one comes before the run's end, but not in a short run,
         which is over before the process has begun. Workers that step environments take a core each.
@@ -166,11 +166,11 @@ class Config(Group):
         several = free_cores >= 2
         is_long = self.total_env_steps > (self.evaluation.period or 25_000)
         beside = several and not self.may_end_early and is_long
-        threads = self.threads if self.threads != "auto" else 2 if several else 1
+        threads = self.threads if self.threads != "auto" else 2 if several and not on_gpu else 1
         evaluator = self.evaluator if self.evaluator != "auto" else "process" if beside else "inline"
         precision = self.learner.precision
         if precision == "auto":
-            rounds = has_bfloat16 and self.device != "cuda" and self.network.core.rounds
+            rounds = has_bfloat16 and not on_gpu and self.network.core.rounds
             precision = "bfloat16" if rounds else "float32"
         settled = self.model_copy(update={"threads": threads, "evaluator": evaluator})
         return settled.replaced("learner.precision", precision)

@@ -42,7 +42,17 @@ def settled(config: Config, free: int | None = None) -> Config:
     """The run as this machine has room for it, with so many free cores; None: as many as there are now."""
     if config.is_settled:
         return config
-    return config.settled(free_cores() if free is None else free, has_bfloat16())
+    free = free_cores() if free is None else free
+    on_gpu = (free > 1 or config.learner.precision == "auto") and _has_gpu(config.device)
+    return config.settled(free, has_bfloat16(), on_gpu)
+
+
+def _has_gpu(device: str) -> bool:
+    if device != "auto":
+        return device == "cuda"
+    import torch  # only here, as it takes seconds
+
+    return torch.cuda.is_available()
 
 
 @functools.cache

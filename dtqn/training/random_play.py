@@ -9,16 +9,20 @@ Legend: T vector steps, N environments.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from dtqn.networks.encoders import NumericEncoder, StepEncoder, normalised
+from dtqn.networks.darqn import PartsEncoder
+from dtqn.networks.encoders import NumericEncoder, StepEncoder
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.setup import make_env, num_actions, task_spec
+from dtqn.types import map_tree
 
 ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
@@ -61,23 +65,33 @@ class Moments:
         return np.where(is_finite, mean, 0.0), np.where(is_finite & changes, factor, 1.0)
 
 
+def _note(seen: Moments, encoder: NumericEncoder, inputs: tuple[Tensor]) -> None:
+    """Add what an encoder is called with, [N, 1, ...]."""
+    seen.add(inputs[0].cpu().numpy())
+
+
+@torch.no_grad()
 def measure(config: Config, network: QNetwork) -> Config:
     """Set what normalises in `network`; `config` with a number for `learner.reward_scale auto`.
 
     That is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned.
     """
-    encoders = [module.observation for module in network.modules() if isinstance(module, StepEncoder)]
+    encoders = [x.observation for x in network.modules() if isinstance(x, StepEncoder | PartsEncoder)]
     numeric = [x for x in network.modules() if isinstance(x, NumericEncoder) and x.normalise]
     is_auto = config.learner.reward_scale == "auto"
     if not is_auto and not numeric:
         return config
+    encoders = encoders if numeric else []
     moments = {encoder: Moments() for encoder in numeric}
+    device = next(network.parameters()).device
+    hooks = [part.register_forward_pre_hook(partial(_note, seen)) for part, seen in moments.items()]
     steps = []
     for observation, *step in _played(config):
         steps.append(step)
         for encoder in encoders:
-            for part, numbers in normalised(encoder, observation):
-                moments[part].add(numbers)
+            encoder(map_tree(lambda x: torch.tensor(x, device=device)[:, None], observation))
+    for hook in hooks:
+        hook.remove()
     for part, seen in moments.items():
         mean, factor = seen.normalisation()
         part.mean.copy_(torch.from_numpy(mean))

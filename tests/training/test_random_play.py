@@ -99,10 +99,11 @@ def test_moments_by_hand():
     assert factor == pytest.approx([1, FARTHEST / (1 - 1 / 400), 1, 1])
 
 
-def test_all_networks_of_a_run_normalise_by_what_random_actions_showed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("agent", ["gru", "darqn"])
+def test_all_networks_of_a_run_normalise_by_what_random_actions_showed(tmp_path, monkeypatch, agent):
     """The learner's two and the actor's, of a run that goes on, and one that is loaded."""
     flags = ["--network.encoder.normalise", "true", "--task.hide", "1"]
-    run = RunDir(tiny.train(tmp_path, "gru", "--env", "CartPole-v1", *flags))
+    run = RunDir(tiny.train(tmp_path, agent, "--env", "CartPole-v1", *flags))
     seen = np.concatenate([observation for observation, *_ in random_play._played(run.read_config())])
     mean, sigma = seen.mean(0), seen.std(0)
     factor = np.minimum(1 / sigma, FARTHEST / np.abs(seen - mean).max(0))
@@ -111,6 +112,7 @@ def test_all_networks_of_a_run_normalise_by_what_random_actions_showed(tmp_path,
     loaded = load_network(run, run.read_config(), "last")
     for network in (trainer.learner.online, trainer.learner.target, trainer.actor.network, loaded):
         encoder = network.encoder.observation
+        encoder = encoder.encoder if agent == "darqn" else encoder
         assert encoder.mean.numpy() == pytest.approx(mean, rel=1e-4)
         assert encoder.factor.numpy() == pytest.approx(factor, rel=1e-4)
         x = torch.tensor(seen[:6]).reshape(2, 3, -1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from dtqn import cli
@@ -46,7 +47,6 @@ def test_what_is_made_of_free_cores(free: int, given: dict[str, str], threads: i
     [
         ({"agent": "lstm"}, True, "bfloat16"),
         ({"agent": "lstm"}, False, "float32"),
-        ({"agent": "lstm", "device": "cuda"}, True, "float32"),
         ({"agent": "mingru"}, True, "float32"),  # which is not computed in bfloat16
         ({"agent": "lstm", "learner.precision": "bfloat16"}, False, "bfloat16"),
     ],
@@ -54,6 +54,26 @@ def test_what_is_made_of_free_cores(free: int, given: dict[str, str], threads: i
 def test_what_is_made_of_the_processor(given: dict[str, str], has_bfloat16: bool, precision: str) -> None:
     config = resolve(None, {"learner.precision": "auto"} | given, {}).settled(1, has_bfloat16)
     assert config.learner.precision == precision and config.is_settled
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "made"),
+    [
+        ("auto", False, (2, "bfloat16")),
+        ("auto", True, (1, "float32")),
+        ("cuda", True, (1, "float32")),
+        ("cpu", True, (2, "bfloat16")),
+    ],
+)
+def test_what_is_made_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, device: str, has_gpu: bool, made: tuple[int, str]
+) -> None:
+    """It learns whole batches in float32; only cores share one out."""
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    given = {"agent": "lstm", "learner.precision": "auto", "device": device}
+    config = machine.settled(resolve(None, given, {}), free=4)
+    assert (config.threads, config.learner.precision) == made
 
 
 @pytest.mark.parametrize(("flags", "has"), [("fpu amx_bf16 amx_int8", True), ("fpu avx512f", False)])
