@@ -79,11 +79,11 @@ def read(suite: Path, records: Path, tasks: Sequence[str]) -> dict[str, list[Run
 
 def _cell(runs: Sequence[Run]) -> str:
     """Solved runs of all, and what the last weights score, from the worst run to the best."""
+    if not runs:
+        return ""
     ends = sorted(round(run.scores[-1], 3) for run in runs)
-    solved = f"{sum(run.is_solved for run in runs)}/{len(runs)}"
-    return (
-        f"{solved}: {' to '.join(dict.fromkeys(f'{end:g}' for end in (ends[0], ends[-1])))}" if runs else ""
-    )
+    span = dict.fromkeys(f"{end:g}" for end in (ends[0], ends[-1]))
+    return f"{sum(run.is_solved for run in runs)}/{len(runs)}: {' to '.join(span)}"
 
 
 def _by_task(runs: Sequence[Run], value: Callable[[Run], float | None]) -> dict[str, float]:

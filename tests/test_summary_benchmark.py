@@ -121,6 +121,12 @@ def test_no_row_lacks_a_run() -> None:
             assert len(summary.chosen(records, row, **wanted)) == tasks * (last - first + 1), row["title"]
 
 
+def test_the_page_of_the_recipe_has_its_table(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ROOT / "docs" / "benchmarks" / "recipe"
+    recipe.main([str(folder / "held-out.yaml"), str(folder / "held-out.jsonl")])
+    assert capsys.readouterr().out in (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
+
+
 def test_how_the_recipe_does_by_hand(tmp_path: Path) -> None:
     """The best is 0.8, so 0.76 is solved, and the first run's 0.4 after its first 0.76 is a loss."""
     suite, records = tmp_path / "suite.yaml", tmp_path / "records.jsonl"
