@@ -344,6 +344,7 @@ def test_numbers_that_are_too_large_are_one_line(
 ) -> None:
     flags = ["--env", f"{__name__}:{task.__name__}", "--wandb", "disabled", "--run-dir", str(tmp_path)]
     small = ["--total-env-steps", "400", "--actor.num_envs", "4", "--replay.capacity", "4000"]
+    small += ["--network.encoder.normalise", "false"]
     assert cli.main([*flags, *small, "--evaluation.episodes", "2", "--learner.reward-scale", "5"]) == 1
     said = "".join(capsys.readouterr()).strip().splitlines()
     (last,) = (line for line in said if line.startswith("error: "))
