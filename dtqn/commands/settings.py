@@ -22,7 +22,7 @@ def settings(arguments: Sequence[str]) -> int:
     what has changed; the file's comments are lost."""
     parser = Parser("settings", arguments, "[WORD]", settings.__doc__)
     option(parser, "word WORD", "a part of a setting's name, such as core.memory", nargs="?")
-    option(parser, "--update FILE", "YAML file to rewrite", argtypes.path)
+    option(parser, "--update FILE", "YAML file to update", argtypes.path)
     given = parser.read()
     if given["update"] is not None:
         if given["word"] is not None:

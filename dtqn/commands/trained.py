@@ -157,7 +157,7 @@ def report(arguments: Sequence[str]) -> int:
     table and a curve. The file works offline."""
     parser = Parser("report", arguments, "RUN_DIR ...", report.__doc__)
     option(parser, "paths RUN_DIR", "folders of runs", argtypes.trained, nargs="+")
-    where = "HTML file; default report.html in RUN_DIR, or in the folder of several runs"
+    where = "HTML file; default report.html in RUN_DIR, or in the runs' deepest common folder"
     option(parser, "--out FILE", where, argtypes.path)
     option(parser, "--episodes N", "episodes to play per run", argtypes.several, 100)
     shown = f"episodes to show per run, failures and successes; default {_SHOWN}"

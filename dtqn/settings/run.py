@@ -31,7 +31,7 @@ class ActorConfig(Group):
     """Acting: environments, who steps them, exploration."""
 
     num_envs: int = Field(32, ge=1)
-    """N, environments that act in parallel."""
+    """N, environments stepped in parallel."""
     pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
     """Who steps the environments: the run itself, or worker processes or Ray actors while it learns."""
     exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
