@@ -102,10 +102,10 @@ def _told(agent: str, runs: Sequence[Run]) -> str:
     promised = _by_task(runs, lambda run: run.promised)
     above = [task for task, value in promised.items() if value > MAY_PROMISE]
     return (
-        f"`{agent}`: {sum(run.is_solved for run in runs)} of {len(runs)} runs solved their task. In the mean "
-        f"over tasks, {lost:.1%} of the full evaluations after a run's first at 0.9 lie below, and the last "
-        f"weights score {100 * late:.1f} points more than the last {LAST} evaluations. Q-values promise too "
-        f"much on {len(above)} of {len(promised)} tasks{': ' * bool(above)}{', '.join(above)}."
+        f"`{agent}`: {sum(run.is_solved for run in runs)} of {len(runs)} runs solved their task. Averaged "
+        f"over tasks, {lost:.1%} of full evaluations after a run's first at 0.9 fall below it, and the last "
+        f"weights score {100 * late:.1f} points above the mean of the last {LAST} evaluations. Q-values are "
+        f"too high on {len(above)} of {len(promised)} tasks{': ' * bool(above)}{', '.join(above)}."
     )
 
 

@@ -127,9 +127,9 @@ def table(records: Sequence[Recorded], rows: Sequence[Mapping[str, Any]]) -> str
     early = sum(record["result"]["env_steps"] < setting(record, "total_env_steps") for record in counted)
     head = ["task (env steps)", *COLUMNS, f"steps to solved: {' / '.join(STEPS_OF)}", "published"]
     note = (
-        f"{early} of these {len(counted)} runs ended when they passed, so their result is their best moment, "
+        f"{early} of these {len(counted)} runs were stopped on reaching their goal, so their result is their "
     )
-    note += "and whether they would have stayed so is not known."
+    note += "best moment; whether it would have lasted is unknown."
     top = f"{note}\n\n| {' | '.join(head)} |\n{'|---' * len(head)}|\n"
     return top + "\n".join(lines)
 

@@ -89,7 +89,7 @@ def test_a_row_by_hand() -> None:
         record(10, [1.0]),
     ]
     first, _, _, _, line = summary.table(records, [ROW]).splitlines()
-    assert first.startswith("1 of these 3 runs ended when they passed")
+    assert first.startswith("1 of these 3 runs were stopped")
     assert line == "| Hallway | | 2/3 [.09, .99] | | | 2 k | |"
 
 
@@ -142,8 +142,8 @@ def test_how_the_recipe_does_by_hand(tmp_path: Path) -> None:
     assert [run.promised for run in found["hallway"]] == pytest.approx([0.45] * 3)
     table = recipe.table(found, {"hallway": 3000})
     assert "| hallway | 3 k | 2/3: 0.25 to 0.95 |" in table
-    assert "`lstm`: 2 of 3 runs solved their task" in table and "tasks, 50.0% of the full" in table
+    assert "`lstm`: 2 of 3 runs solved their task" in table and "tasks, 50.0% of full" in table
     late = (0.95 - (0.95 + 0.5 + 0.95) / 3 + 0.95 - (0.25 + 0.95) / 2 + 0) / 3
-    assert f"score {100 * late:.1f} points more" in table and "on 1 of 1 tasks: hallway." in table
+    assert f"score {100 * late:.1f} points above" in table and "on 1 of 1 tasks: hallway." in table
     with pytest.raises(ConfigError, match="has no run of"):
         recipe.read(suite, records, ["hallways"])
