@@ -221,3 +221,4 @@ def test_areas_and_their_differences_by_hand() -> None:
     assert difference._replace(by_task={"a": 1.0, "b": -0.21}).verdict == "goes: b falls"
     assert difference._replace(by_task={"b": -1.0}, error=math.nan).verdict == "one seed tells nothing"
     assert "+0.200" in areas.table(found, "old")
+    assert "no run in common" in areas.table(found | {("c", "other", 0): 0.5}, "old")
