@@ -74,10 +74,14 @@ class Difference(NamedTuple):
         return "stays" if errors > STAYS else "more seeds" if errors > 1 else "goes"
 
 
+def scores_of(suite: Path) -> dict[str, Score]:
+    """The first score of each task of a suite."""
+    return {task["name"]: Score(**task["scores"][0]) for task in read_yaml(suite, "a suite")["tasks"]}
+
+
 def read(suite: Path, records: Sequence[Path]) -> Areas:
     """The areas of a suite's runs; a ConfigError for files that are neither."""
-    tasks = read_yaml(suite, "a suite")["tasks"]
-    scores = {task["name"]: Score(**task["scores"][0]) for task in tasks}
+    scores = scores_of(suite)
     found = {
         (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
         for file in records

@@ -1,6 +1,6 @@
 """How the recipe does on the tasks of a suite, by the records of its runs (docs/recipe.md).
 
-    python -m benchmarks.recipe SUITE.yaml RECORDS.jsonl [--tasks "PATTERN,..."]
+    python -m benchmarks.recipe SUITE.yaml RECORDS.jsonl
 
 A score is success or return, as the suite says, divided by the best. A run has solved its task if its last
 weights score 0.9.
@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import summary
+from benchmarks import areas, summary
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import LAST, SOLVED, Score
 from dtqn.settings.config import ConfigError
@@ -64,10 +63,9 @@ class Run(NamedTuple):
         return statistics.fmean(rest) if rest else None
 
 
-def read(suite: Path, records: Path, tasks: Sequence[str]) -> dict[str, list[Run]]:
-    """The runs of a suite's tasks that a pattern names, in its order; a ConfigError if there are none."""
-    given = {task["name"]: Score(**task["scores"][0]) for task in read_yaml(suite, "a suite")["tasks"]}
-    scores = {name: score for name, score in given.items() if any(fnmatch(name, task) for task in tasks)}
+def read(suite: Path, records: Path) -> dict[str, list[Run]]:
+    """The runs of a suite's tasks, in its order; a ConfigError if there are none."""
+    scores = areas.scores_of(suite)
     found: dict[str, list[Run]] = {name: [] for name in scores}
     for record in summary.read(records):
         if record["env"] in scores:
@@ -126,10 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("suite", type=Path)
     parser.add_argument("records", type=Path)
-    parser.add_argument("--tasks", default="*", metavar="PATTERNS", help="by default all of the suite")
     given = parser.parse_args(arguments)
     budgets = {task["name"]: task["env_steps"] for task in read_yaml(given.suite, "a suite")["tasks"]}
-    print(table(read(given.suite, given.records, given.tasks.split(",")), budgets))
+    print(table(read(given.suite, given.records), budgets))
 
 
 if __name__ == "__main__":

@@ -106,8 +106,9 @@ def _is_published(agent: str) -> bool:
 def _unlike(configs: Sequence[Config]) -> list[str]:
     of_runs = [(x.env, x.agent, settings_of(x)) for x in configs if not _is_published(x.agent)]
     names = dict.fromkeys(name for *_, values in of_runs for name in values if name.startswith(_UNLIKE))
+    names.pop(_TOLD, None)
     told = (_told(name, [(env, agent, values.get(name)) for env, agent, values in of_runs]) for name in names)
-    lines = [line for found in told for line in found if _DIFFER in line and not line.startswith(_TOLD)]
+    lines = [line for found in told for line in found if _DIFFER in line]
     published = ", ".join(dict.fromkeys(x.agent for x in configs if _is_published(x.agent)))
     return [*lines, *([f"Settings as published, not compared here: {published}."] if published else [])]
 

@@ -24,6 +24,8 @@ from dtqn.inspection.recorder import Episode, copied
 from dtqn.networks.q_network import QNetwork
 from dtqn.types import Observation, State, StepInputs, leaves, map_tree
 
+REPLACEMENTS = 16
+"""Other episodes that give what is shown in place of a past step."""
 TIMESTEPS_PER_CALL = 20_000
 """Timesteps of a batch that a network runs at a time."""
 

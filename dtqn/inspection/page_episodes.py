@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from PIL import Image
 
+from dtqn.inspection import dependence
 from dtqn.inspection.measures import Map, mapped
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
@@ -151,8 +152,6 @@ def _as_picture(shown: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(shown)
 
 
-REPLACEMENTS = 16
-"""Other episodes that give what is shown in place of a step."""
 MOST_STEPS = 100
 """Steps shown of an episode; of a longer one so many at equal distances, and those that show the cue."""
 MOST_WINDOWS = 16
@@ -235,7 +234,7 @@ def _episode(
     observations: Observations,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    episode, count = episodes[number], min(REPLACEMENTS, len(episodes) - 1)
+    episode, count = episodes[number], min(dependence.REPLACEMENTS, len(episodes) - 1)
     steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]

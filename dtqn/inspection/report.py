@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dtqn import plots
 from dtqn.experiments.comparison_pictures import curve
 from dtqn.files import write_whole
-from dtqn.inspection import page_episodes
+from dtqn.inspection import dependence, page_episodes
 from dtqn.inspection.page_episodes import Asked, Pictures
 from dtqn.plots import Curve, Panel
 from dtqn.settings.config import Config, ConfigError
@@ -191,7 +191,7 @@ def _page(runs: Sequence[Run], player: dict[str, Any], asked: Asked, notes: Sequ
         "table": _table(HEADER, [row(run) for run in runs]),
         "curve": _curve(runs),
         "player_hidden": "" if player["runs"] else "hidden",
-        "replacements": min(page_episodes.REPLACEMENTS, asked.played - 1),
+        "replacements": min(dependence.REPLACEMENTS, asked.played - 1),
         "player_notes": "".join(f"<li>{html.escape(note)}</li>" for note in notes),
         "player_data": _json(player),
         "player_program": _file("player.js"),

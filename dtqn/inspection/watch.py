@@ -135,8 +135,6 @@ def outcome(shown: Shown) -> str:
     return f"episode {shown.number}: return {episode.reward.sum():.3f} in {episode.length} steps{end}"
 
 
-REPLACEMENTS = 16
-"""Other episodes that give what is shown in place of a past step."""
 MOST_TIMESTEPS = 2_000_000
 """Timesteps that the network runs for an episode's dependence, at most: seconds on one core."""
 _COLUMNS, _LINES, _BESIDE = 48, 24, 44  # of the picture at most, and of the text beside it
@@ -201,11 +199,11 @@ def record(run: TrainedRun, number: int, draws: bool) -> Shown:
 
 def _dependence(run: TrainedRun, episode: Episode) -> np.ndarray | None:
     """By replacement of each step with what other episodes showed there (docs/debug.md)."""
-    if REPLACEMENTS * episode.length**2 / 2 > MOST_TIMESTEPS:
+    if dependence.REPLACEMENTS * episode.length**2 / 2 > MOST_TIMESTEPS:
         return None
-    others = play(run.network, run._replace(episodes=REPLACEMENTS, seed=(run.seed, 0)).make_envs())
+    others = play(run.network, run._replace(episodes=dependence.REPLACEMENTS, seed=(run.seed, 0)).make_envs())
     generator = np.random.default_rng(run.seed)
-    shown = dependence.replacements([episode, *others], 0, REPLACEMENTS, generator)
+    shown = dependence.replacements([episode, *others], 0, dependence.REPLACEMENTS, generator)
     return dependence.one_step(run.network, episode, shown).advantage
 
 

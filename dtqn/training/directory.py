@@ -330,9 +330,9 @@ class RunDir:
     def claim(self) -> None:
         """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
-            on = "" if self.read_result() else f" to go on with it: {self.command('--resume')}; or"
-            state = "a finished run" if not on else "a run"
-            raise ConfigError(f"run_dir {self.path} holds {state};{on} choose another seed or run_dir")
+            on = f"a run; to go on with it: {self.command('--resume')}; or"
+            held = "a finished run;" if self.read_result() else on
+            raise ConfigError(f"run_dir {self.path} holds {held} choose another seed or run_dir")
         self.writable()
 
     def writable(self) -> None:

@@ -76,20 +76,19 @@ def measure(config: Config, network: QNetwork) -> Config:
 
     That is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned.
     """
-    encoders = [x.observation for x in network.modules() if isinstance(x, StepEncoder | PartsEncoder)]
     numeric = [x for x in network.modules() if isinstance(x, NumericEncoder) and x.normalise]
     is_auto = config.learner.reward_scale == "auto"
     if not is_auto and not numeric:
         return config
-    encoders = encoders if numeric else []
+    readers = [x for x in network.modules() if numeric and isinstance(x, StepEncoder | PartsEncoder)]
     moments = {encoder: Moments() for encoder in numeric}
     device = next(network.parameters()).device
     hooks = [part.register_forward_pre_hook(partial(_note, seen)) for part, seen in moments.items()]
     steps = []
     for observation, *step in _played(config):
         steps.append(step)
-        for encoder in encoders:
-            encoder(map_tree(lambda x: torch.tensor(x, device=device)[:, None], observation))
+        for reader in readers:
+            reader.observation(map_tree(lambda x: torch.tensor(x, device=device)[:, None], observation))
     for hook in hooks:
         hook.remove()
     for part, seen in moments.items():

@@ -152,11 +152,14 @@ def test_some_tasks_of_a_suite_are_trained_as_in_the_whole(tmp_path):
 
 def test_a_share_of_the_budget_scales_all_that_depends_on_it(tmp_path):
     suite = suite_of(tmp_path, share=0.2)
-    first, _, maze = compare.plan(["dqn"], [1], None, {}, suite)
-    assert first.total_env_steps == 40
+    given = {"warmup_env_steps": "20", "learner.batches.env_steps_per_update": "2"}
+    first, _, _ = compare.plan(["dqn"], [1], None, given, suite)
+    assert (first.total_env_steps, first.warmup, first.actor.epsilon_anneal_env_steps) == (40, 4, 8000)
+    assert first.learner.batches.env_steps_per_update == 2, "an update costs the same steps"
+    _, _, maze = compare.plan(["dqn"], [1], None, {}, suite)
     assert (maze.total_env_steps, maze.warmup, maze.actor.epsilon_anneal_env_steps) == (200, 40, 8000)
     assert maze.evaluation_period == 200 // 12
-    assert suite.tasks[2].scores[1].epoch_env_steps == 40
+    assert (suite.tasks[0].scores[0].epoch_env_steps, suite.tasks[2].scores[1].epoch_env_steps) == (40, 40)
     assert any(note.startswith("BUDGET SHARE 0.2:") for note in suite.notes())
     assert not any("BUDGET SHARE" in note for note in suite_of(tmp_path).notes())
 
