@@ -252,7 +252,6 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["envs", "nosuch"], "WORD is nosuch: no task has it; without it all are listed"),
         (["envs", "maze", "--env", "hallway"], "WORD is maze: it is for the list; .*"),
         (["settings", "gaet"], "WORD is gaet: no setting has it in its name.*"),
-        (["settings", "gate", "--update", "a.yaml"], "WORD is gate: leave it out with --update"),
         (["runs", "nowhere"], "DIR is nowhere: there is no such folder; must be a folder of runs"),
         (["envs", "--task.time_limit", "9"], "--task.time_limit needs --env"),
         (

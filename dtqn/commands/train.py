@@ -29,7 +29,7 @@ commands:
   records FILE    sort a file of run records and drop duplicates
   sweep FILE      search settings as a W&B sweep file says; needs no account
   envs [WORD]     list the tasks, or describe one
-  settings [WORD] explain settings, or update old names in a file
+  settings [WORD] explain settings
 """
 _RESUME = """continue the run in this folder; auto: continue the run with exactly these settings, in
 <runs-dir>/<env>/<agent>/seed<k>-<hash of the settings>, or start it"""

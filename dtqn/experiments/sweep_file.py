@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 
 from dtqn.experiments.scores import Part
-from dtqn.settings.config import ConfigError, fields_of, setting_of
+from dtqn.settings.config import ConfigError, fields_of, setting_of, spelled
 from dtqn.settings.faults import first_fault
 from dtqn.settings.layers import read_yaml
-from dtqn.settings.update import of_sweep
 from dtqn.settings.values import nearest
 from dtqn.training.metrics import METRICS
 from envs.errors import meant
@@ -238,13 +237,23 @@ def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
 
 def _parameters(parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Parameter]:
     found = dict[str, Parameter]()
-    for name, spec in of_sweep(parameters):
+    for name, spec in _by_name(parameters):
         if name in found:
             raise ValueError(f"parameters.{name} is there twice; must be there once")
         found[name] = _parameter(name, spec, is_grid)
     if not found:
         raise ValueError(f"parameters is {parameters}; must hold settings to search")
     return found
+
+
+def _by_name(parameters: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Parameters by dotted name, be they nested or not."""
+    for key, spec in parameters.items():
+        name = spelled(f"{group}{key}")
+        if isinstance(spec, Mapping) and isinstance(spec.get("parameters"), Mapping):
+            yield from _by_name(spec["parameters"], f"{name}.")
+        else:
+            yield name, spec
 
 
 def _parameter(name: str, spec: Any, is_grid: bool) -> Parameter:

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from dtqn.program import program
 from dtqn.settings.values import is_own
 
 
@@ -158,10 +157,7 @@ def tell(source: str | None, moved: Mapping[str, list[str]]) -> None:
         f"{old} is {', '.join(new)} by now" if new else f"{old} says nothing now"
         for old, new in moved.items()
     ]
-    rewritten = (
-        f"; {program()} settings --update {source} rewrites it" if str(source).endswith(".yaml") else ""
-    )
-    _print(f"note: {source or 'the command line'}: {'; '.join(told)}{rewritten}")
+    _print(f"note: {source or 'the command line'}: {'; '.join(told)}")
 
 
 @functools.cache

@@ -134,17 +134,12 @@ def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, lis
     return result, moved
 
 
-def nested(values: Mapping[Any, Any], brief: bool = False) -> dict[str, Any]:
-    """Settings by group, as files have them, from what `flat` reads.
-
-    Args:
-        brief: of a choice the name alone, where none of its settings is there.
-    """
+def nested(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Settings by group, as files have them, from what `flat` reads."""
     groups: dict[str, Any] = {}
-    today = flat(values)
-    for name, value in today.items():
+    for name, value in flat(values).items():
         path = name.split(".") if name in fields_of() else name.split(".", 1)
-        if name in choices_of() and not (brief and not any(x.startswith(f"{name}.") for x in today)):
+        if name in choices_of():
             path.append("name")
         place = groups
         for part in path[:-1]:

@@ -1,11 +1,9 @@
-"""Old names of settings: read as the new ones wherever they stand, told once, and rewritten."""
+"""Old names of settings: read as the new ones wherever they stand, and told once."""
 
 from pathlib import Path
 
 import pytest
-import yaml
 
-from dtqn import cli
 from dtqn.settings import gone
 from dtqn.settings.config import fields_of
 from dtqn.settings.layers import nested, read_yaml
@@ -65,9 +63,10 @@ def test_an_old_name_is_told_once_with_where_it_stands(tmp_path, capsys):
         config = resolve(file, {"network.memory-length": "7"}, {})
     assert (config.network.core.num_layers, config.network.core.memory_length) == (3, 7)
     told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith(f"note: {file}: network.num_layers is network.core.num_layers by now; ")
-    assert told[0].endswith(f" settings --update {file} rewrites it")
-    assert told[1:] == ["note: the command line: network.memory_length is network.core.memory_length by now"]
+    assert told == [
+        f"note: {file}: network.num_layers is network.core.num_layers by now",
+        "note: the command line: network.memory_length is network.core.memory_length by now",
+    ]
 
 
 def test_an_old_name_beside_the_new_one_is_refused():
@@ -75,48 +74,6 @@ def test_an_old_name_beside_the_new_one_is_refused():
     assert error_of(both).startswith(
         "network.num_layers is network.core.num_layers by now, which is there too"
     )
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (
-            "network: {core: lstm, num_layers: 3, gate: gru}\nagents: {gtrxl: {learner.batch_size: 3}}",
-            {
-                "network": {"core": {"name": "lstm", "num_layers": 3}},
-                "agents": {"gtrxl": {"learner": {"batches": {"size": 3}}}},
-            },
-            "learner.batch_size is learner.batches.size",
-        ),
-        (
-            "learner: {target_update_period: 100}\nagents: {lstm: {network: {skip_connections: true}}}",
-            {
-                "learner": {"target_update": {"period": 100}},
-                "agents": {"lstm": {"network": {"core": {"skip_connections": True}}}},
-            },
-            "learner.target_update_period is learner.target_update.period",
-        ),
-        (
-            "tasks: [{name: a, settings: {learner: {q_lambda: 0.5}}}]",
-            {"tasks": [{"name": "a", "settings": {"learner": {"returns": {"q_lambda": 0.5}}}}]},
-            "learner.q_lambda is learner.returns.q_lambda",
-        ),
-        (
-            "method: grid\nparameters: {network: {parameters: {gate: {values: [gru, output]}}}}",
-            {"method": "grid", "parameters": {"network.core.gate": {"values": ["gru", "output"]}}},
-            "network.gate is network.core.gate",
-        ),
-    ],
-)
-def test_a_file_is_rewritten_and_what_moved_is_told(tmp_path, capsys, before, after, told):
-    file = tmp_path / "mine.yaml"
-    file.write_text(before)
-    assert cli.main(["settings", "--update", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert told in lines and lines[-1] == f"{file} is rewritten"
-    assert yaml.safe_load(file.read_text()) == after
-    assert cli.main(["settings", "--update", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file} has no old names\n"
 
 
 def test_a_run_of_before_says_what_its_settings_mean_now(capsys):
