@@ -15,11 +15,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks import summary
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import Score
+from dtqn.settings import record_files
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import read_yaml
 from dtqn.text import columns
@@ -79,13 +79,18 @@ def scores_of(suite: Path) -> dict[str, Score]:
     return {task["name"]: Score(**task["scores"][0]) for task in read_yaml(suite, "a suite")["tasks"]}
 
 
+def records_of(file: Path) -> list[dict[str, Any]]:
+    """The records of a file of JSON Lines."""
+    return [content for line in record_files.lines(file) if (content := record_files.parsed(line))]
+
+
 def read(suite: Path, records: Sequence[Path]) -> Areas:
     """The areas of a suite's runs; a ConfigError for files that are neither."""
     scores = scores_of(suite)
     found = {
         (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
         for file in records
-        for run in summary.read(file)
+        for run in records_of(file)
         if run["env"] in scores
     }
     if not found:

@@ -1,4 +1,4 @@
-"""How the recipe does on the tasks of a suite, by the records of its runs (docs/recipe.md).
+"""How the recipe does on the tasks of a suite, by the records of its runs (docs/results.md).
 
     python -m benchmarks.recipe SUITE.yaml RECORDS.jsonl
 
@@ -12,9 +12,9 @@ import argparse
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks import areas, summary
+from benchmarks import areas
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import LAST, SOLVED, Score
 from dtqn.settings.config import ConfigError
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     """By how much the last Q-values are above what they earn, as `MAY_PROMISE` counts it."""
 
     @classmethod
-    def of(cls, record: summary.Recorded, score: Score) -> Run:
+    def of(cls, record: Mapping[str, Any], score: Score) -> Run:
         columns, metrics = record["evaluations"], record["metrics"]
         scores = [value / (score.optimal or 1.0) for value in columns[f"eval/{score.of}"]]
         full = [value for value, stage in zip(scores, columns["eval/stage"], strict=True) if stage == 2]
@@ -63,14 +63,15 @@ class Run(NamedTuple):
         return statistics.fmean(rest) if rest else None
 
 
-def read(suite: Path, records: Path) -> dict[str, list[Run]]:
-    """The runs of a suite's tasks, in its order; a ConfigError if there are none."""
+def read(suite: Path, records: Path) -> list[Run]:
+    """The runs of a suite's tasks; a ConfigError if there are none."""
     scores = areas.scores_of(suite)
-    found: dict[str, list[Run]] = {name: [] for name in scores}
-    for record in summary.read(records):
-        if record["env"] in scores:
-            found[record["env"]].append(Run.of(record, scores[record["env"]]))
-    if not any(found.values()):
+    found = [
+        Run.of(record, scores[record["env"]])
+        for record in areas.records_of(records)
+        if record["env"] in scores
+    ]
+    if not found:
         raise ConfigError(f"{records}: has no run of {suite}")
     return found
 
@@ -107,14 +108,14 @@ def _told(agent: str, runs: Sequence[Run]) -> str:
     )
 
 
-def table(found: Mapping[str, Sequence[Run]], budgets: Mapping[str, int]) -> str:
-    """The table in Markdown, and below it a paragraph for each agent."""
-    runs = [run for each in found.values() for run in each]
+def table(runs: Sequence[Run], budgets: Mapping[str, int]) -> str:
+    """The table in Markdown, a row for each task with a budget, and below it a paragraph for each agent."""
     agents = sorted({run.agent for run in runs})
     lines = [["task", "env steps", *agents], ["---"] * (2 + len(agents))]
-    for task, each in found.items():
-        cells = [_cell([run for run in each if run.agent == agent]) for agent in agents]
-        lines.append([task, f"{budgets[task] / 1000:.0f} k", *cells])
+    for task, budget in budgets.items():
+        of_task = [run for run in runs if run.task == task]
+        cells = [_cell([run for run in of_task if run.agent == agent]) for agent in agents]
+        lines.append([task, f"{budget / 1000:.0f} k", *cells])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return "\n\n".join([text, *(_told(name, [run for run in runs if run.agent == name]) for name in agents)])
 

@@ -128,7 +128,7 @@ class Soft(Member):
     name: str = "soft"
 
     rate: float = Field(0.02, gt=0, le=1)
-    """tau: share of the online parameters that each update mixes into the target network."""
+    """tau: weight of the online network when each update mixes it into the target network."""
 
 
 class Hard(Member):

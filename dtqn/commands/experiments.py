@@ -29,7 +29,7 @@ def compare(arguments: Sequence[str]) -> int:
 def records(arguments: Sequence[str]) -> int:
     """Sort a file of run records and drop duplicates, for example after a merge."""
     parser = Parser("records", arguments, "FILE", records.__doc__)
-    option(parser, "file FILE", f"its name ends in {SUFFIX}", argtypes.path)
+    option(parser, "file FILE", f"file of run records; its name must end in {SUFFIX}", argtypes.path)
     given = parser.read()
     file: Path = given["file"]
     if file.suffix != SUFFIX:

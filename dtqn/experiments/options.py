@@ -30,7 +30,7 @@ class Options(Group):
     config: _Path | None = None
     """YAML file of settings, which override the presets"""
     jobs: int | None = Field(None, ge=1)
-    """runs at a time; none: CPU cores / threads, at most one per GPU"""
+    """runs at a time; none: CPU cores divided by a run's threads and workers, at most one per GPU"""
     runs_dir: _Path = Path("runs")
     """folder for all runs"""
     out: _Path | None = None
