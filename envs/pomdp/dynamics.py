@@ -27,8 +27,6 @@ class Model:
     states: tuple[str, ...]
     actions: tuple[str, ...]
     observations: tuple[str, ...]
-    discount: float
-    """The published problem's; learning has its own."""
     start: NDArray[np.float64]
     """[S], probability of each initial state."""
     transition: NDArray[np.float64]
