@@ -1,8 +1,7 @@
 """The table of results: how many runs of each agent solved each family of tasks, by the records.
 
-    python -m benchmarks.summary                         # all rows, as in docs/results.md
-    python -m benchmarks.summary --rows 5                # the first ones, as in README.md
-    python -m benchmarks.summary --records FILE.jsonl    # other records: a file of JSON Lines, or a folder
+    python -m benchmarks.summary             # all rows, as in docs/results.md
+    python -m benchmarks.summary --rows 5    # the first ones, as in README.md
 
 A cell pools the runs of all tasks of its row: solved runs of all, with the exact binomial interval at 95 %
 (Clopper and Pearson 1934), as if its tasks were equally hard. `docs/results/summary.yaml` has the rows.
@@ -137,11 +136,10 @@ def table(records: Sequence[Recorded], rows: Sequence[Mapping[str, Any]]) -> str
 @one_line_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--records", type=Path, default=RESULTS, metavar="PATH", help=f"default {RESULTS}")
     parser.add_argument("--rows", type=int, metavar="N", help="the first N rows alone")
     args = parser.parse_args(arguments)
     rows = yaml.safe_load((RESULTS / "summary.yaml").read_text(encoding="utf-8"))
-    print(table(read(args.records), rows[: args.rows]))
+    print(table(read(RESULTS), rows[: args.rows]))
 
 
 if __name__ == "__main__":
