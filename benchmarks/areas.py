@@ -79,18 +79,21 @@ def scores_of(suite: Path) -> dict[str, Score]:
     return {task["name"]: Score(**task["scores"][0]) for task in read_yaml(suite, "a suite")["tasks"]}
 
 
-def read(suite: Path, records: Sequence[Path]) -> Areas:
-    """The areas of a suite's runs; a ConfigError for files that are neither."""
+def runs_of(suite: Path, records: Sequence[Path]) -> list[tuple[summary.Recorded, Score]]:
+    """The runs of a suite's tasks, each with its task's score; a ConfigError if there are none."""
     scores = scores_of(suite)
-    found = {
-        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
-        for file in records
-        for run in summary.read(file)
-        if run["env"] in scores
+    runs = [run for file in records for run in summary.read(file) if run["env"] in scores]
+    if not runs:
+        raise ConfigError(f"{', '.join(map(str, records))}: has no run of {suite}")
+    return [(run, scores[run["env"]]) for run in runs]
+
+
+def read(suite: Path, records: Sequence[Path]) -> Areas:
+    """The areas of a suite's runs; errors as of `runs_of`."""
+    return {
+        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], score)
+        for run, score in runs_of(suite, records)
     }
-    if not found:
-        raise ConfigError(f"{', '.join(map(str, records))}: no run of {suite}")
-    return found
 
 
 def table(areas: Areas, baseline: str) -> str:

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from benchmarks import areas, summary
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import LAST, SOLVED, Score
-from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import read_yaml
 
 MAY_PROMISE = 0.2
@@ -65,13 +64,9 @@ class Run(NamedTuple):
 
 def read(suite: Path, records: Path) -> dict[str, list[Run]]:
     """The runs of a suite's tasks, in its order; a ConfigError if there are none."""
-    scores = areas.scores_of(suite)
-    found: dict[str, list[Run]] = {name: [] for name in scores}
-    for record in summary.read(records):
-        if record["env"] in scores:
-            found[record["env"]].append(Run.of(record, scores[record["env"]]))
-    if not any(found.values()):
-        raise ConfigError(f"{records}: has no run of {suite}")
+    found: dict[str, list[Run]] = {name: [] for name in areas.scores_of(suite)}
+    for record, score in areas.runs_of(suite, [records]):
+        found[record["env"]].append(Run.of(record, score))
     return found
 
 
