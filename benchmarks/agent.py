@@ -1,10 +1,10 @@
-"""Acting of the default agent: steps/s with 64 environments, beside the machine's matrix-product rate.
+"""Acting of the default agent: env steps a second with 64 environments.
 
     python -m benchmarks agent
 
-One process; all take turns, chunk by chunk, and figures are medians over chunks. What other benchmarks of
-learners need is here too: batches of a replay that an agent has filled with its own warm-up steps, so that
-their mix of lengths, memories and burn-ins is the real one, and the arithmetic of an update.
+One process; figures are medians over chunks. What other benchmarks of learners need is here too: batches of
+a replay that an agent has filled with its own warm-up steps, so that their mix of lengths, memories and
+burn-ins is the real one, and the arithmetic of an update.
 """
 
 from __future__ import annotations
@@ -84,28 +84,16 @@ def matrix_product() -> tuple[Callable[[], Any], int]:
 
 
 def measure(seconds: float = 5.0) -> dict[str, Any]:
-    """Acting, with and without kept keys and values, and the matrix product."""
+    """Env steps of acting, by CPU time and by the clock."""
     machine.prepare()
     torch.manual_seed(0)
-    acting = {
-        "acting_env_steps": trainer_of(1_000, actor__num_envs=str(NUM_ENVS)),
-        "acting_cached_env_steps": trainer_of(
-            1_000,
-            actor__num_envs=str(NUM_ENVS),
-            learner__batches__env_steps_per_update=str(100 * NUM_ENVS),
-        ),
-    }
-    matmul, flop = matrix_product()
-    actions = {name: trainer.actor.vector_step for name, trainer in acting.items()} | {"matmul_flop": matmul}
-    for action in actions.values():
-        action()
-    taken = in_turns(actions, seconds, CHUNKS)
-    return {name: median(rates, flop if name == "matmul_flop" else NUM_ENVS) for name, rates in taken.items()}
+    actor = trainer_of(1_000, actor__num_envs=str(NUM_ENVS)).actor
+    actor.vector_step()
+    taken = in_turns({"acting": actor.vector_step}, seconds, CHUNKS)
+    return {"acting_env_steps": median(taken["acting"], NUM_ENVS)}
 
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    lines = [f"{'':<28}{'per CPU second':>18}{'per second':>18}"]
-    for name, figures in result.items():
-        lines.append(f"{name:<28}{figures['per_cpu_second']:>18,.1f}{figures['per_second']:>18,.1f}")
-    return "\n".join(lines)
+    cpu, wall = (f"{result['acting_env_steps'][per]:,.1f}" for per in ("per_cpu_second", "per_second"))
+    return f"{cpu} env steps per CPU second, {wall} per second"

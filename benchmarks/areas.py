@@ -79,23 +79,22 @@ def scores_of(suite: Path) -> dict[str, Score]:
     return {task["name"]: Score(**task["scores"][0]) for task in read_yaml(suite, "a suite")["tasks"]}
 
 
-def records_of(file: Path) -> list[dict[str, Any]]:
-    """The records of a file of JSON Lines."""
-    return [content for line in record_files.lines(file) if (content := record_files.parsed(line))]
+def runs_of(suite: Path, records: Sequence[Path]) -> list[tuple[dict[str, Any], Score]]:
+    """The records of a suite's tasks, each with its task's score; a ConfigError if there are none."""
+    scores = scores_of(suite)
+    lines = [line for file in records for line in record_files.lines(file)]
+    runs = [run for run in map(record_files.parsed, lines) if run.get("env") in scores]
+    if not runs:
+        raise ConfigError(f"{', '.join(map(str, records))}: has no run of {suite}")
+    return [(run, scores[run["env"]]) for run in runs]
 
 
 def read(suite: Path, records: Sequence[Path]) -> Areas:
-    """The areas of a suite's runs; a ConfigError for files that are neither."""
-    scores = scores_of(suite)
-    found = {
-        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], scores[run["env"]])
-        for file in records
-        for run in records_of(file)
-        if run["env"] in scores
+    """The areas of a suite's runs; errors as of `runs_of`."""
+    return {
+        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], score)
+        for run, score in runs_of(suite, records)
     }
-    if not found:
-        raise ConfigError(f"{', '.join(map(str, records))}: no run of {suite}")
-    return found
 
 
 def table(areas: Areas, baseline: str) -> str:

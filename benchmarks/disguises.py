@@ -6,22 +6,20 @@ be learned differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 
-from envs.gridverse.dynamics import make_dynamics
+from envs.gridverse.dynamics import TableDynamics
 from envs.gridverse.worlds import world
-from envs.vector import Arrays, Dynamics, EnvIds, Flags, Rewards, Rng
+from envs.vector import Flags, Rewards, Rng
 
 TASK = "gridverse-memory-7x7"
 TIME_LIMIT = 250
 
 
-class Disguised(Dynamics):
+class Disguised(TableDynamics):
     """`TASK`: rewards times `factor`, each action `alike` times over, its time limit `times` over."""
 
     factor: ClassVar[float] = 1.0
@@ -30,42 +28,19 @@ class Disguised(Dynamics):
 
     def __init__(self) -> None:
         task = world(TASK)
-        self._task = make_dynamics(task, task.facts["observation"])
-        self.observation_space = self._task.observation_space
-        self._actions = len(self._task.action_names)
-        self.action_space = Discrete(self._actions * self.alike)
-        names = self._task.action_names
+        super().__init__(task, task.facts["observation"])
+        names = self.action_names
+        self.action_space = Discrete(len(names) * self.alike)
         self.action_names = tuple(f"{name} {number}" for number in range(self.alike) for name in names)
         self.time_limit = TIME_LIMIT * self.times
 
-    def start(self, num: int, rng: Rng) -> None:
-        self._task.start(num, rng)
-
-    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
-        self._task.restart(env_ids, rng)
-
     def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
-        reward, terminated = self._task.step(action % self._actions, rng)
+        reward, terminated = super().step(action % self._num_actions, rng)
         return reward * self.factor, terminated
-
-    def observe(self, rng: Rng) -> NDArray[np.generic]:
-        return self._task.observe(rng)
-
-    def get(self) -> Arrays:
-        return self._task.get()
-
-    def put(self, state: Arrays) -> None:
-        self._task.put(state)
-
-    def read(self, state: Mapping[str, Any], num: int) -> Arrays:
-        return self._task.read(state, num)
 
     def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """The task's own: the good exit, before the rewards of the way eat up its own."""
-        return self._task.success(reward / self.factor, episode_return / self.factor, terminated)
-
-    def other(self, state: Arrays) -> Arrays | None:
-        return self._task.other(state)
+        return super().success(reward / self.factor, episode_return / self.factor, terminated)
 
 
 class SmallRewards(Disguised):

@@ -9,7 +9,6 @@ time and of wall-clock time, each the median over chunks.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from typing import Any
 
@@ -20,9 +19,9 @@ SIZES = (1, 64, 1024, 4096)  # environments N
 CHUNKS = 9
 
 
-def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict[str, float]:
+def measure_task(id: str, num_envs: int, seconds: float) -> dict[str, float]:
     """Env steps per CPU second and per wall-clock second of `num_envs` environments, in about `seconds`."""
-    env = envs.make_vector(id, num_envs, seed=1, **options)
+    env = envs.make_vector(id, num_envs, seed=1)
     env.reset()
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(512)]
@@ -34,38 +33,31 @@ def measure_task(id: str, num_envs: int, seconds: float, **options: Any) -> dict
     return {
         "env_steps_per_cpu_second": rates["per_cpu_second"],
         "env_steps_per_second": rates["per_second"],
-        "microseconds_per_vector_step": 1e6 * num_envs / rates["per_cpu_second"],
     }
 
 
 def measure(seconds: float = 0.5) -> dict[str, Any]:
     """All native tasks: `{id: {"1": {...}, "64": {...}, ...}}`, each measured for about `seconds`.
 
-    `ratio_to_single` is the rate per CPU second over that of one environment, `ratio_to_package` that
-    over one in the package gym_gridverse, for its tasks and where it is installed.
+    `ratio_to_single` is the rate per CPU second over that of one environment.
     """
-    has_package = importlib.util.find_spec("gym_gridverse") is not None
     result: dict[str, Any] = {}
     for id in envs.ids():
-        rates = {num_envs: measure_task(id, num_envs, seconds) for num_envs in SIZES}
-        rivals = {"ratio_to_single": rates[1]}
-        if has_package and id.startswith(("gridverse-", "GV-")):
-            rivals["ratio_to_package"] = measure_task(id, 1, seconds, backend="gym-gridverse")
+        rates = {str(num_envs): measure_task(id, num_envs, seconds) for num_envs in SIZES}
         for rate in rates.values():
-            mine = rate["env_steps_per_cpu_second"]
-            ratios = {name: mine / rival["env_steps_per_cpu_second"] for name, rival in rivals.items()}
-            rate.update(ratios)
-        result[id] = {str(n): rate for n, rate in rates.items()}
+            single = rates["1"]["env_steps_per_cpu_second"]
+            rate["ratio_to_single"] = rate["env_steps_per_cpu_second"] / single
+        result[id] = rates
     return result
 
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    lines = [f"{'task':<34}{'N':>6}{'steps/CPU s':>14}{'steps/s':>14}{'us/vector step':>16}{'x single':>10}"]
+    lines = [f"{'task':<34}{'N':>6}{'steps/CPU s':>14}{'steps/s':>14}{'x single':>10}"]
     for id, rates in result.items():
         for n, rate in rates.items():
             lines.append(
                 f"{id:<34}{n:>6}{rate['env_steps_per_cpu_second']:>14,.0f}{rate['env_steps_per_second']:>14,.0f}"
-                f"{rate['microseconds_per_vector_step']:>16.1f}{rate['ratio_to_single']:>10.1f}"
+                f"{rate['ratio_to_single']:>10.1f}"
             )
     return "\n".join(lines)

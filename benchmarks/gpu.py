@@ -9,8 +9,8 @@ has filled; figures are medians over chunks:
     eager     the GPU, operator by operator
     graphs    the GPU, with update and the actor's forward pass recorded as CUDA graphs
 
-An update begins with a batch on its device and ends when the host has its numbers. A tick is a vector step
-of 32 environments. A run acts, draws, learns and writes memory back; it plays no evaluation.
+An update begins with a batch on its device and ends when the host has its numbers. A run acts, draws, learns
+and writes memory back; it plays no evaluation.
 `gtrxl-12-layers` is a network of the size that the paper of GTrXL trains, on memories that are full.
 """
 
@@ -82,21 +82,18 @@ def run_of(trainer: Trainer) -> Callable[[], None]:
     return update
 
 
-def measure_network(
-    flags: Mapping[str, str], seconds: float, sides: Mapping[str, Mapping[str, str]]
-) -> dict[str, Any]:
-    """Updates, vector steps and updates of a run a second, of every side."""
-    batches = batches_of(flags, list(sides.values())[-1])
+def measure_network(flags: Mapping[str, str], seconds: float) -> dict[str, Any]:
+    """Updates, and updates of a run, a second, of every side."""
+    batches = batches_of(flags, SIDES["graphs"])
     large = _MEMORY in flags
     actions: dict[tuple[str, str], Callable[[], Any]] = {}
     quiet = {"evaluator": "inline", "warmup_env_steps": "2000", "total_env_steps": "1e9"}
-    for side, its in sides.items():
+    for side, its in SIDES.items():
         config = resolve(None, {**quiet, "evaluation.period": "1e9", **flags, **its}, {})
         trainer = Trainer(config)
         device = trainer.schema.device
         there = [map_tree(lambda x, device=device: x.to(device), batch) for batch in batches]
         actions["updates", side] = Turns(trainer, batches=there).update
-        actions["ticks", side] = trainer.actor.vector_step
         if not large:  # its memories would be short for long
             actions["run_updates", side] = run_of(Trainer(config))
     samples: dict[tuple[str, str], list[float]] = {name: [] for name in actions}
@@ -126,7 +123,7 @@ def measure(names: Sequence[str], seconds: float) -> dict[str, Any]:
     networks = {}
     for name in names:
         print(name, flush=True)
-        networks[name] = measure_network(NETWORKS[name], seconds, SIDES)
+        networks[name] = measure_network(NETWORKS[name], seconds)
         torch.cuda.empty_cache()
     return {"machine": machine.name("cuda"), "torch": torch.__version__, "networks": networks}
 
@@ -135,7 +132,7 @@ def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
     lines = [result["machine"], f"{'a second':<32}" + "".join(f"{side:>10}" for side in SIDES)]
     for name, found in result["networks"].items():
-        for what in ("updates", "ticks", "run_updates"):
+        for what in ("updates", "run_updates"):
             if what in found:
                 figures = "".join(f"{found[what][side]:>10.2f}" for side in SIDES)
                 lines.append(f"{f'{name}, {what}':<32}{figures}")

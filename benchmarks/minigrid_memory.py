@@ -47,8 +47,6 @@ class Best(NamedTuple):
     """Those of a right side at the smaller row, and at the larger one."""
     held: float
     """Steps that are left, the mean over both sides, when the cue has last been in sight."""
-    cue_first: bool
-    """The cue is in sight at the first timestep."""
 
 
 class Layout:
@@ -117,12 +115,7 @@ class Layout:
         for step, action in enumerate(actions):
             pose = dict(self.after(pose))[action]
             last = step + 1 if self.sees(pose)[0] else last
-        return Best(
-            float(steps),
-            (actions + rest[0], actions + rest[1]),
-            float(steps) - last,
-            self.sees(self.start)[0],
-        )
+        return Best(float(steps), (actions + rest[0], actions + rest[1]), float(steps) - last)
 
     def blind(self) -> int:
         """The fewest steps to a side."""
@@ -192,7 +185,7 @@ def measure(ids: Sequence[str] = TASKS) -> dict[str, Any]:
     return {id: _figures(id) for id in ids}
 
 
-def _figures(id: str) -> dict[str, float | int]:
+def _figures(id: str) -> dict[str, float]:
     every = layouts(id)
     limit = every[0][2].env.max_steps
     bests = [layout.best() for _, _, layout in every]
@@ -201,13 +194,8 @@ def _figures(id: str) -> dict[str, float | int]:
         return math.fsum(p * x for (p, _, _), x in zip(every, values, strict=True))
 
     return {
-        "layouts": len(every),
-        "time_limit": limit,
         "best_return": mean([1 - 0.9 * best.steps / limit for best in bests]),
-        "best_length": mean([best.steps for best in bests]),
-        "longest_best_length": max(best.steps for best in bests),
         "longest_held": max(best.held for best in bests),
-        "cue_in_first_row": mean([best.cue_first for best in bests]),
         "return_of_a_guess": mean([0.5 * (1 - 0.9 * layout.blind() / limit) for _, _, layout in every]),
         "success_of_reflex": success_of_reflex(id),
     }
@@ -215,13 +203,11 @@ def _figures(id: str) -> dict[str, float | int]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures of `measure` as text."""
-    lines = [
-        f"{'task':<28}{'best return':>12}{'steps':>7}{'longest':>9}{'cue held':>10}{'guess':>8}{'reflex':>8}"
-    ]
+    lines = [f"{'task':<28}{'best return':>12}{'cue held':>10}{'guess':>8}{'reflex':>8}"]
     for id, row in result.items():
         lines.append(
-            f"{id:<28}{row['best_return']:>12.4f}{row['best_length']:>7.1f}{row['longest_best_length']:>9.0f}"
-            f"{row['longest_held']:>10.0f}{row['return_of_a_guess']:>8.4f}{row['success_of_reflex']:>8.1%}"
+            f"{id:<28}{row['best_return']:>12.4f}{row['longest_held']:>10.0f}"
+            f"{row['return_of_a_guess']:>8.4f}{row['success_of_reflex']:>8.1%}"
         )
     return "\n".join(lines)
 

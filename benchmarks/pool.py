@@ -1,11 +1,9 @@
-"""Acting by workers against acting inline, and a whole run against its two halves.
+"""Acting by workers against acting inline, and a whole run with workers against one inline.
 
-    python -m benchmarks.pool [--seconds S] [--env ID ...] [--ray] [--json FILE] [--SETTING VALUE ...]
+    python -m benchmarks.pool [--seconds S] [--env ID ...] [--json FILE] [--SETTING VALUE ...]
 
 It measures env steps a second of each task, in turns and on the CPU: acted and stored without an update,
-inline and with workers; then a run with workers against a run inline and against the lower of its limits,
-acting alone and learning alone. Where both need more cores than there are, `cores_limit` is what they allow.
-With `--ray` the same follows in the Ray of `RAY_ADDRESS`.
+inline and with workers; learned without a step; and of whole runs.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from dtqn.settings.config import Config
 from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from dtqn.training import machine
-from dtqn.training.pool import WorkerPool
 from dtqn.training.trainer import Trainer
 
 CHUNKS = 5
@@ -37,12 +34,8 @@ MINIGRID = "MiniGrid-MemoryS17Random-v0"
 NATIVE = ("gridverse-memory-7x7", "t-maze-passive-10")
 
 
-_RATIOS = {
-    "acting": "acting_workers_over_inline",
-    "limit": "run_over_lower_limit",
-    "whole": "run_over_run_inline",
-}
-"""Columns of the table; the limit is acting or learning alone."""
+_RATIOS = {"acting": "acting_workers_over_inline", "whole": "run_over_run_inline"}
+"""Columns of the table."""
 
 
 class Busy(gymnasium.Env[Any, Any]):
@@ -91,8 +84,6 @@ def rate(trainer: Trainer, act: Callable[[], Any], seconds: float) -> float:
     """Env steps a second while `act` is called, without the vector steps that workers were ahead before."""
     for _ in range(getattr(trainer.config.actor.pool, "max_lead", 0) + 1):
         trainer._act()
-    if isinstance(trainer.actor, WorkerPool):
-        trainer.actor.metrics()
     before, began = trainer.env_steps, time.perf_counter()
     while time.perf_counter() - began < seconds:
         act()
@@ -106,7 +97,7 @@ def updates_rate(trainer: Trainer, seconds: float) -> float:
     return (trainer.learner_steps - before) / (time.perf_counter() - began)
 
 
-def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] = {}) -> dict[str, Any]:
+def measure_task(env: str, seconds: float, flags: Mapping[str, str] = {}) -> dict[str, Any]:
     """All figures of a task; each is measured for about `seconds`."""
     with contextlib.ExitStack() as stack:
 
@@ -122,54 +113,33 @@ def measure_task(env: str, seconds: float, ray: bool, flags: Mapping[str, str] =
         per_update = process.config.env_steps_per_update
         samples: dict[str, list[float]] = collections.defaultdict(list)
         chunk = seconds / CHUNKS
-        waiting: dict[str, float] = {}
         for _ in range(CHUNKS):
             samples["inline"].append(rate(inline, inline._act, chunk))
             samples["workers"].append(rate(process, process._act, chunk))
             samples["learning"].append(per_update * updates_rate(process, chunk))
             samples["run_inline"].append(rate(inline, inline.advance, chunk))
             samples["run"].append(rate(process, process.advance, chunk))
-            waiting = process.actor.metrics()
-        if ray:
-            other = started("ray")
-            for _ in range(CHUNKS):
-                samples["workers_beside_ray"].append(rate(process, process._act, chunk))
-                samples["ray"].append(rate(other, other._act, chunk))
-                samples["run_beside_ray"].append(rate(process, process.advance, chunk))
-                samples["run_ray"].append(rate(other, other.advance, chunk))
-    found: dict[str, Any] = {
-        f"{name}_env_steps_per_second": statistics.median(x) for name, x in samples.items()
-    }
 
     def ratio(name: str, over: str) -> float:
         return statistics.median(a / b for a, b in zip(samples[name], samples[over], strict=True))
 
-    if ray:
-        found["acting_time_of_ray_over_process"] = ratio("workers_beside_ray", "ray")
-        found["run_time_of_ray_over_process"] = ratio("run_beside_ray", "run_ray")
-    acting, learning = (found[f"{name}_env_steps_per_second"] for name in ("workers", "learning"))
-    cores, workers = machine.cores(), process.config.actor.pool.num_workers
-    triples = zip(samples["workers"], samples["learning"], samples["run"], strict=True)
-    return found | {
+    return {
+        **{f"{name}_env_steps_per_second": statistics.median(x) for name, x in samples.items()},
         "copies": process.config.actor.num_envs,
-        "num_workers": workers,
+        "num_workers": process.config.actor.pool.num_workers,
         "acting_workers_over_inline": ratio("workers", "inline"),
         "run_over_run_inline": ratio("run", "run_inline"),
-        "run_over_lower_limit": statistics.median(run / min(limits) for *limits, run in triples),
-        "cores_limit_env_steps_per_second": cores / (min(workers, cores) / acting + 1 / learning),
-        "lead_env_steps": waiting["actor/lead"],
-        "parameter_age": waiting["actor/parameter_age"],
     }
 
 
 def measure(
-    seconds: float = 10.0, of_tasks: list[str] | None = None, ray: bool = False, flags: Mapping[str, str] = {}
+    seconds: float = 10.0, of_tasks: list[str] | None = None, flags: Mapping[str, str] = {}
 ) -> dict[str, Any]:
     machine.prepare()
     return {
         "machine": machine.name(),
         "settings": dict(flags),
-        "tasks": {env: measure_task(env, seconds, ray, flags) for env in of_tasks or tasks()},
+        "tasks": {env: measure_task(env, seconds, flags) for env in of_tasks or tasks()},
     }
 
 
@@ -189,12 +159,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=argtypes.above_zero, default=10.0, help="for each figure")
     parser.add_argument("--env", action="append", metavar="ID", help="measure this task; may be repeated")
-    parser.add_argument("--ray", action="store_true", help="with the Ray of RAY_ADDRESS too")
     args, rest = parser.parse_known_args(arguments)
     settings = settings_of(rest)
     for env in args.env or ():
         task_of(config_of(env, "inline", settings))  # one line, before anything is measured
-    result = measure(args.seconds, args.env, args.ray, settings)
+    result = measure(args.seconds, args.env, settings)
     print(table(result))
     write(args.json, result)
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from benchmarks import areas
 from benchmarks.options import one_line_errors
 from dtqn.experiments.scores import LAST, SOLVED, Score
-from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import read_yaml
 
 MAY_PROMISE = 0.2
@@ -65,15 +64,7 @@ class Run(NamedTuple):
 
 def read(suite: Path, records: Path) -> list[Run]:
     """The runs of a suite's tasks; a ConfigError if there are none."""
-    scores = areas.scores_of(suite)
-    found = [
-        Run.of(record, scores[record["env"]])
-        for record in areas.records_of(records)
-        if record["env"] in scores
-    ]
-    if not found:
-        raise ConfigError(f"{records}: has no run of {suite}")
-    return found
+    return [Run.of(record, score) for record, score in areas.runs_of(suite, [records])]
 
 
 def _cell(runs: Sequence[Run]) -> str:

@@ -1,11 +1,11 @@
-"""Replay: sample + update cycles and appended vector steps per second, memory included, beside a plain rival.
+"""Replay: sample + update cycles per second, memory included, beside a plain rival.
 
     python -m benchmarks replay
 
 One process, one core, no torch. Half a million steps of 32 streams, episodes of geometric length (mean 60),
 a float16 state of 2 layers of width 64 with a window of 40 steps; batches of 32 sequences: burn_in 10, learn
 40, n_step 3. The rings have gone round before anything is measured. A cycle is `sample(32)` and
-`update_priorities` of that batch; a tick is one timestep of each stream.
+`update_priorities` of that batch.
 
 The rival is how replay is often written: a sequence is one item of fixed length with its whole memory inside,
 and priorities are in a binary sum tree, vectorised over the batch. It gathers whole items, and keeps no ids.
@@ -155,7 +155,7 @@ class Timesteps:
 
 
 def measure(seconds: float = 2.0) -> dict[str, Any]:
-    """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the four rates."""
+    """`{"replay": {...}, "rival": {...}, "ratio": {...}}`; about `seconds` for each of the two rates."""
     sampler = partial(ProportionalSampler, priority_exponent=0.9, importance_sampling_exponent=0.6)
     replay = SequenceReplay(FIELDS, LAYOUT, CAPACITY, NUM_STREAMS, sampler)
     following = Timesteps(seed=1)
@@ -174,24 +174,16 @@ def measure(seconds: float = 2.0) -> dict[str, Any]:
         _, items, _ = rival.sample(generator)
         rival.update_priorities(items, generator.exponential(1.0, BATCH_SIZE))
 
-    own, of_rival = Timesteps(seed=3), Timesteps(seed=3)
-    replay.end_episodes()
-    rival.episodes = [[] for _ in range(NUM_STREAMS)]
-    actions = {
-        **{"replay cycle": cycle, "rival cycle": rival_cycle},
-        "replay tick": lambda: replay.append(own()),
-        "rival tick": lambda: rival.append(of_rival()),
-    }
-    rates = {name: median(taken) for name, taken in in_turns(actions, seconds, CHUNKS).items()}
+    taken = in_turns({"replay": cycle, "rival": rival_cycle}, seconds, CHUNKS)
     num_bytes = {"replay": replay_bytes(FIELDS, CAPACITY, NUM_STREAMS), "rival": rival.num_bytes()}
     result: dict[str, Any] = {}
-    for name in ("replay", "rival"):
-        cycles, ticks = rates[f"{name} cycle"], rates[f"{name} tick"]
+    for name, rates in taken.items():
+        cycles = median(rates)
         result[name] = {
-            **{f"cycles_{unit}": cycles[unit] for unit in ("per_cpu_second", "per_second")},
-            **{f"append_ticks_{unit}": ticks[unit] for unit in ("per_cpu_second", "per_second")},
-            "microseconds_per_append_tick": 1e6 / ticks["per_cpu_second"],
-            **{"bytes": num_bytes[name], "sequences": rival.num_items},
+            "cycles_per_cpu_second": cycles["per_cpu_second"],
+            "cycles_per_second": cycles["per_second"],
+            "bytes": num_bytes[name],
+            "sequences": rival.num_items,
         }
     result["ratio"] = {key: result["replay"][key] / result["rival"][key] for key in result["replay"]}
     return result

@@ -153,9 +153,6 @@ def measure(seconds: float = 10.0) -> dict[str, Any]:
             for way in OURS
         },
         "floor_ms": {name: 1000 * count / of_product for name, count in flop.items()},
-        "parameters_of_rival": {
-            name: sum(p.numel() for p in rival.parameters()) for name, rival in rivals.items()
-        },
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import envs
-from envs.vector import Arrays, Dynamics, NativeVectorEnv, read_field
+from envs.vector import Arrays, Dynamics, EnvIds, Flags, NativeVectorEnv, Rewards, Rng, read_field
 
 
 class Shuffled(Dynamics):
@@ -28,20 +28,18 @@ class Shuffled(Dynamics):
         self.observation_space, self.action_space = self._task.observation_space, self._task.action_space
         self.action_names, self.time_limit = envs.spec(env).action_names, made.time_limit
 
-    def start(self, num: int, rng: np.random.Generator) -> None:
+    def start(self, num: int, rng: Rng) -> None:
         self._task.start(num, rng)
         self.swapped = rng.random(num) < 0.5
 
-    def restart(self, env_ids: NDArray[np.intp], rng: np.random.Generator) -> None:
+    def restart(self, env_ids: EnvIds, rng: Rng) -> None:
         self._task.restart(env_ids, rng)
 
-    def step(
-        self, action: NDArray[Any], rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def step(self, action: NDArray[Any], rng: Rng) -> tuple[Rewards, Flags]:
         self.swapped = rng.random(len(action)) < 0.5
         return self._task.step(action, rng)
 
-    def observe(self, rng: np.random.Generator) -> NDArray[Any]:
+    def observe(self, rng: Rng) -> NDArray[Any]:
         shown, env_ids = self._task.observe(rng), np.flatnonzero(self.swapped)
         if len(env_ids):
             other = self._task.other({name: x[env_ids] for name, x in self._task.get().items()})
@@ -63,9 +61,7 @@ class Shuffled(Dynamics):
         swapped = read_field("swapped", state.get("swapped", False), (), num, np.bool_, 0, 1)
         return self._task.read(own, num) | {"swapped": swapped}
 
-    def success(
-        self, reward: NDArray[np.float64], episode_return: NDArray[np.float64], terminated: NDArray[np.bool_]
-    ) -> NDArray[np.bool_] | None:
+    def success(self, reward: Rewards, episode_return: Rewards, terminated: Flags) -> Flags | None:
         """The task's own."""
         return self._task.success(reward, episode_return, terminated)
 

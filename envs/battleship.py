@@ -100,10 +100,8 @@ class BattleshipDynamics(FieldDynamics):
         return joined(tiles)
 
 
-def find(id: str) -> Native | None:
+def find(id: str) -> Native:
     """The published size, or another."""
-    if not id.startswith("battleship-"):
-        return None
     name = re.fullmatch(r"battleship-([6-9]|[1-3]\d)", id, re.ASCII)
     if name is None:
         raise ValueError(f"unknown task {id!r}; it must be battleship-<size>, with 6 to 39 cells a side")

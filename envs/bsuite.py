@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +25,6 @@ from envs.fields import Field, FieldDynamics
 from envs.task import Native
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
-_SOURCE: Final = "bsuite (arXiv 1908.03568)"
 _LENGTH_OF_SIZES: Final = 2
 
 
@@ -102,32 +100,21 @@ class MemoryChainDynamics(FieldDynamics):
         return picture
 
 
-def _chain(length: int, bits: int) -> Native:
+def find(id: str) -> Native:
+    """One of the experiments' tasks, or one of any other length or number of bits."""
+    name = re.fullmatch(r"bsuite-memory-(len|size)-([1-9]\d{0,4})", id, re.ASCII)
+    if name is None:
+        raise ValueError(
+            f"unknown task {id!r}; it must be bsuite-memory-len-<length> or "
+            "bsuite-memory-size-<number of bits>, with a number from 1 to 99999"
+        )
+    number = int(name[2])
+    length, bits = (number, 1) if name[1] == "len" else (_LENGTH_OF_SIZES, number)
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"
     return functools.partial(MemoryChainDynamics, length, bits), {
         "description": f"Recall {of_bits}, shown at the start, after {length} steps.",
         "success": "the last action is the bit that is asked for (its reward is 1)",
         "best_return": 1.0,
-        "source": _SOURCE,
+        "source": "bsuite (arXiv 1908.03568)",
         "horizon": length + 2,
     }
-
-
-_KINDS: Final[dict[str, tuple[str, Callable[[int], Native]]]] = {
-    "memory-len": ("length", lambda length: _chain(length, 1)),
-    "memory-size": ("number of bits", lambda bits: _chain(_LENGTH_OF_SIZES, bits)),
-}
-"""Part of a task's name -> what its number is, and the maker of a number."""
-
-
-def find(id: str) -> Native | None:
-    """One of the experiments' tasks, or one of any other length or number of bits."""
-    name = re.fullmatch(r"bsuite-(memory-len|memory-size)(?:-(.*))?", id, re.DOTALL)
-    if name is None:
-        return None
-    noun, maker = _KINDS[name[1]]
-    if re.fullmatch(r"[1-9][0-9]{0,4}", name[2] or "") is None:
-        raise ValueError(
-            f"unknown task {id!r}; it must be bsuite-{name[1]}-<{noun}>, with a {noun} from 1 to 99999"
-        )
-    return maker(int(name[2]))

@@ -119,10 +119,8 @@ class EndlessTMazeDynamics(FieldDynamics):
         return picture.reshape(4 * size, -1, 3)
 
 
-def find(id: str) -> Native | None:
+def find(id: str) -> Native:
     """A published size, or any other."""
-    if not id.startswith("endless-t-maze-"):
-        return None
     name = re.fullmatch(r"endless-t-maze-(uniform-)?([1-9]\d{0,3})-([1-9]\d{0,3})", id, re.ASCII)
     if name is None:
         raise ValueError(

@@ -72,7 +72,7 @@ FAMILIES: Final = (
     Family("envs.memory_cards", "memory-cards", ("memory-cards-2", "memory-cards", "memory-cards-10")),
     Family(
         "envs.t_maze",
-        "t-maze-",
+        "t-maze-(passive|active)",
         (  # the lengths in the paper's figures
             *_each("t-maze-passive-{}", 50, 100, 250, 500, 750, 1000, 1250, 1500),
             *_each("t-maze-active-{}", 20, 50, 100, 250, 500),
@@ -83,7 +83,11 @@ FAMILIES: Final = (
         "endless-t-maze-",
         ("endless-t-maze-3-5", "endless-t-maze-10-10", "endless-t-maze-uniform-5-10"),
     ),
-    Family("envs.bsuite", "bsuite-", (*_each("bsuite-memory-len-{}", 10, 100), "bsuite-memory-size-5")),
+    Family(
+        "envs.bsuite",
+        "bsuite-memory-(len|size)",
+        (*_each("bsuite-memory-len-{}", 10, 100), "bsuite-memory-size-5"),
+    ),
     Family(
         "envs.popgym",
         "popgym-[a-z]",

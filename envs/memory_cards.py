@@ -105,18 +105,15 @@ class MemoryCardsDynamics(FieldDynamics):
         return joined(tiles)
 
 
-def find(id: str) -> Native | None:
+def find(id: str) -> Native:
     """DTQN's task, or one of any number of pairs."""
-    name = re.fullmatch(r"memory-cards(?:-(.*))?", id, re.DOTALL)
+    name = re.fullmatch(r"memory-cards(?:-([1-9]\d{0,3}))?", id, re.ASCII)
     if name is None:
-        return None
-    given = name[1]
-    if given is not None and re.fullmatch(r"[1-9][0-9]{0,3}", given) is None:
         raise ValueError(
             f"unknown task {id!r}; it must be memory-cards or memory-cards-<pairs>,"
             f" with 1 to {MAX_PAIRS} pairs"
         )
-    pairs = PAIRS if given is None else int(given)
+    pairs = int(name[1] or PAIRS)
     return functools.partial(MemoryCardsDynamics, pairs), {
         "description": f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",
         "time_limit": STEPS_PER_PAIR * pairs,

@@ -71,16 +71,11 @@ def write(frames: Sequence[NDArray[np.uint8]], file: Path, milliseconds: int = F
 
 
 def of_envs(env: AnyVectorEnv, env_ids: Sequence[int]) -> list[NDArray[np.uint8]]:
-    """Pictures of some environments of `env` as they are now; where it can, it draws no others."""
+    """Pictures of some environments of `env` as they are now; no others are drawn."""
     base: Any = env.unwrapped
     if hasattr(base, "picture"):  # a native task
-        pictures = [base.picture(env_id) for env_id in env_ids]
-    elif hasattr(base, "envs"):  # Gymnasium's, one by one in this process
-        pictures = [base.envs[env_id].render() for env_id in env_ids]
-    else:
-        of_all: Any = env.render()
-        pictures = [of_all[env_id] for env_id in env_ids]
-    return pictures
+        return [base.picture(env_id) for env_id in env_ids]
+    return [base.envs[env_id].render() for env_id in env_ids]  # Gymnasium's, one by one in this process
 
 
 def frame(env: AnyVectorEnv) -> NDArray[np.uint8]:

@@ -128,10 +128,8 @@ class RockSampleDynamics(FieldDynamics):
         return joined(tiles)
 
 
-def find(id: str) -> Native | None:
+def find(id: str) -> Native:
     """A published map size, or any other, on its map number 0 or another."""
-    if not id.startswith("rocksample-"):
-        return None
     name = re.fullmatch(r"rocksample-([1-9]\d?)-([1-9]\d{0,3})(?:-map-(0|[1-9]\d{0,5}))?", id, re.ASCII)
     size, count, map = (int(number or 0) for number in name.groups()) if name else (0, 0, 0)
     if size < 2 or count > size * (size - 1):

@@ -127,17 +127,15 @@ class TMazeDynamics(FieldDynamics):
         return picture.reshape(3 * height, width, 3)
 
 
-def find(id: str) -> Native | None:
+def find(id: str) -> Native:
     """A published task, or one of any other length from 1."""
-    name = re.fullmatch(r"t-maze-(passive|active)(?:-(.*))?", id, re.DOTALL)
+    name = re.fullmatch(r"t-maze-(passive|active)-([1-9]\d{0,8})", id, re.ASCII)
     if name is None:
-        return None
-    kind, number = name.groups()
-    if re.fullmatch(r"[1-9][0-9]{0,8}", number or "") is None:
         raise ValueError(
-            f"unknown task {id!r}; it must be t-maze-{kind}-<length>, with a length from 1 to 999999999"
+            f"unknown task {id!r}; it must be t-maze-passive-<length> or t-maze-active-<length>,"
+            " with a length from 1 to 999999999"
         )
-    length, active = int(number), kind == "active"
+    length, active = int(name[2]), name[1] == "active"
     return functools.partial(TMazeDynamics, length, active=active), {
         "description": (
             f"Recall at the end of a corridor of {length} the side that was seen "

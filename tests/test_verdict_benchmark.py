@@ -1,4 +1,4 @@
-"""The tasks and the bars of the benchmarks of the debugger; training is theirs, not the tests'."""
+"""The tasks of the benchmark of the debugger's verdicts; training is its part, not the tests'."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import envs
-from benchmarks import debugger, verdicts
+from benchmarks import verdicts
 from dtqn.acting.episode_intervals import Figure
 from dtqn.inspection.trials import Verdict
 
@@ -76,39 +76,6 @@ def test_a_shuffled_cue_tells_nothing_and_all_else_stays() -> None:
 def test_a_task_without_a_secret_cannot_be_shuffled() -> None:
     with pytest.raises(ValueError, match="env is hallway; it must be a task that names its secret"):
         envs.make_vector(_SHUFFLED, 1, kwargs={"env": "hallway"})
-
-
-def _found(**changes: float) -> dict[str, Any]:
-    values = {"changes_the_last_decision": 0.97, "other_rows_change_the_last_decision": 0.0,
-              "score_when_the_other_is_shown": 0.02} | changes  # fmt: skip
-    cue = {name: {"value": value} for name, value in values.items() if name != "cue_times_its_share"}
-    share = {"value": changes.get("cue_times_its_share", 9.0)}
-    return {
-        "cue": cue,
-        "dependence": {"cue_times_its_share": share},
-        "score": {"value": changes.get("score", 0.96)},
-        "uses_memory": {"answer": "yes"},
-    }
-
-
-@pytest.mark.parametrize(
-    "changes, failed",
-    [
-        ({}, []),
-        ({"changes_the_last_decision": 0.94}, ["the other cue changes the last decision"]),
-        ({"other_rows_change_the_last_decision": 0.06}, ["as many other rows do not"]),
-        ({"cue_times_its_share": 2.9}, ["the cue's rows hold more than their share"]),
-        ({"score": 0.94}, ["it goes one way, and shown the other cue the other"]),
-        ({"score_when_the_other_is_shown": 0.06}, ["it goes one way, and shown the other cue the other"]),
-    ],
-)
-def test_the_bars_of_the_debugger(changes: dict[str, float], failed: list[str]) -> None:
-    assert [name for name, holds in debugger.bars(_found(**changes)).items() if not holds] == failed
-
-
-def test_an_agent_that_never_sees_a_cue_fails_every_bar() -> None:
-    found = {"dependence": {}, "score": {"value": 1.0}, "uses_memory": {"answer": "cannot tell"}}
-    assert not any(debugger.bars(found).values())
 
 
 @pytest.mark.parametrize(

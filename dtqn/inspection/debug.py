@@ -23,7 +23,6 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.names import name_of
 from dtqn.text import columns, one_line
 from dtqn.training.directory import RunDir, make_writable
-from dtqn.training.setup import num_actions
 
 MOST_MAPPED = 20
 """Episodes whose every step is replaced."""
@@ -58,7 +57,7 @@ def debug(directory: RunDir, asked: trials.Asked, out: Path) -> dict[str, Any]:
     ]
     if any(x is not None for x in cues):
         found["cue"] = _cue_figures(cues, run.score(outcomes(network, run.make_envs(), show_other=True)))
-    maps = _maps(network, episodes, asked, num_actions(run.task), generator)
+    maps = _maps(network, episodes, asked, generator)
     found["dependence"] = _map_figures(maps, cues)
     found["maps"] = [_as_lists(number, episodes[number], x) for number, x in maps.items()]
     write_whole(out / "debug.json", json.dumps(_plain(found), indent=1) + "\n")
@@ -82,23 +81,19 @@ def _cue_figures(cues: Sequence[Cue | None], shown_other: Figure) -> dict[str, A
 
 
 def _maps(
-    network: QNetwork,
-    episodes: Sequence[Episode],
-    asked: trials.Asked,
-    actions: int,
-    generator: np.random.Generator,
+    network: QNetwork, episodes: Sequence[Episode], asked: trials.Asked, generator: np.random.Generator
 ) -> dict[int, Map]:
     """Maps of failures and successes in turns, as far as the timesteps of all together allow."""
     order = sorted(range(len(episodes)), key=lambda number: (episodes[number].success, number))
     in_turns = (number for pair in zip(order, reversed(order), strict=True) for number in pair)
     left, maps = float(MAPPED_TIMESTEPS), dict[int, Map]()
     for number in dict.fromkeys(in_turns):
-        length = episodes[number].length
+        length, actions = episodes[number].q.shape
         cost = length * (length * (asked.replacements + actions) / 2 + asked.replacements * BESIDE)
         if len(maps) == MOST_MAPPED or (maps and cost > left):
             break
         left -= cost
-        maps[number] = measures.mapped(network, episodes, number, asked.replacements, actions, generator)
+        maps[number] = measures.mapped(network, episodes, number, asked.replacements, generator)
     return maps
 
 

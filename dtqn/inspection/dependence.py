@@ -141,14 +141,14 @@ def block(network: QNetwork, episode: Episode, steps: np.ndarray, others: Observ
     return effect(episode, q_values(network, changed))
 
 
-def actions_before(
-    network: QNetwork, episode: Episode, num_actions: int, steps: Collection[int] | None = None
-) -> np.ndarray:
+def actions_before(network: QNetwork, episode: Episode, steps: Collection[int] | None = None) -> np.ndarray:
     """[T, T] as `Effect.advantage`: of the decision at t on the action that step k says was taken before.
 
     The mean over all other actions, 0 where there are none; observations stay as they were. `steps` is as in
     `one_step`.
     """
+
+    num_actions = episode.q.shape[1]
 
     def other(k: int, rest: StepInputs) -> StepInputs | None:
         if k == 0 or num_actions == 1:  # the first timestep names no action

@@ -17,7 +17,6 @@ from dtqn.inspection import dependence, measures, recorder
 from dtqn.plots import Map
 from dtqn.settings.names import name_of
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import num_actions
 
 _MOST_SETTINGS = 3
 """That a name shows."""
@@ -45,7 +44,7 @@ def look(path: Path, episodes: int, seed: int, weights: str) -> Look:
     number = max(range(len(found)), key=lambda n: (found[n].success, found[n].length))
     episode, succeeded = found[number], sum(x.success for x in found)
     count, generator = min(dependence.REPLACEMENTS, episodes - 1), np.random.default_rng(0)
-    made = measures.mapped(run.network, found, number, count, num_actions(run.task), generator)
+    made = measures.mapped(run.network, found, number, count, generator)
     earlier = np.tri(episode.length, dtype=bool)
     mean = np.mean([x.episode_return for x in found])
     score = f"{succeeded} of {len(found)} succeed" if succeeded else f"return {mean:.2f}"

@@ -38,7 +38,6 @@ def mapped(
     episodes: Sequence[Episode],
     of: int,
     replacements: int,
-    num_actions: int,
     generator: np.random.Generator,
     steps: Collection[int] | None = None,
 ) -> Map:
@@ -52,7 +51,7 @@ def mapped(
     looked = attention(network, episode)
     return Map(
         dependence=dependence.one_step(network, episode, others, steps),
-        actions=dependence.actions_before(network, episode, num_actions, steps),
+        actions=dependence.actions_before(network, episode, steps),
         attention=None if looked is None else looked.rollout,
     )
 

@@ -21,7 +21,6 @@ from dtqn.inspection.measures import Map, mapped
 from dtqn.inspection.recorder import Episode, Outcome, TrainedRun, load, outcomes, play
 from dtqn.text import one_line
 from dtqn.training.directory import RunDir
-from dtqn.training.setup import num_actions
 from dtqn.types import Observation, map_tree
 from envs import TaskSpec
 
@@ -184,9 +183,9 @@ def as_data(directory: RunDir, asked: Asked, pictures: Pictures) -> dict[str, An
     observations = Observations(parts_of(run.task), pictures)
     generator = np.random.default_rng(run.seed)
     told = [_episode(run, episodes, number, observations, generator) for number in chosen]
-    q = np.concatenate([episodes[number].q.numpy().ravel() for number in chosen])
+    q = np.concatenate([episodes[number].q.numpy() for number in chosen])
     return {
-        "actions": list(run.task.action_names) or [f"action {a}" for a in range(num_actions(run.task))],
+        "actions": list(run.task.action_names) or [f"action {a}" for a in range(q.shape[1])],
         "q_range": [_digits(q.min()), _digits(q.max())],
         "no_pictures": why,
         "parts": [part._asdict() for part in observations.parts],
@@ -238,8 +237,7 @@ def _episode(
     steps = steps_of(episode, getattr(run.network, "context_length", None))
     seen = observations.of(map_tree(lambda x: x[:, steps], episode.inputs.observation))
     pictures, shown = episode.pictures, [*steps, episode.length]
-    actions, kept = num_actions(run.task), set(steps.tolist())
-    maps = mapped(run.network, episodes, number, count, actions, generator, kept)
+    maps = mapped(run.network, episodes, number, count, generator, set(steps.tolist()))
     return {
         "number": number,
         "success": episode.success if run.task.has_success else None,

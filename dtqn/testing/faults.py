@@ -138,13 +138,12 @@ class Subject:
         if difference > scale * allowed:
             raise self.broken(f"{what} differ (by {difference:.2g} at most)")
 
-    def unwritten(self, what: str, arguments: Any, call: Callable[[], Any]) -> Any:
-        """The result of a call, which must leave the tree of its arguments as it was."""
+    def unwritten(self, what: str, arguments: Any, call: Callable[[], Any]) -> None:
+        """Make a call, which must leave the tree of its arguments as it was."""
         kept = leaves(map_tree(torch.clone, arguments))
-        result = call()
+        call()
         for path, leaf in leaves(arguments).items():
             self.same(f"{path} before and after {what}", leaf, kept[path], 0.0)
-        return result
 
     @property
     def trainable(self) -> list[nn.Parameter]:

@@ -27,8 +27,6 @@ class Model:
     states: tuple[str, ...]
     actions: tuple[str, ...]
     observations: tuple[str, ...]
-    discount: float
-    """The published problem's; learning has its own."""
     start: NDArray[np.float64]
     """[S], probability of each initial state."""
     transition: NDArray[np.float64]
@@ -94,10 +92,7 @@ class PomdpDynamics(FieldDynamics):
         self._transition = Rows(model.transition.reshape(num_actions * num_states, num_states))
         self._observation = Rows(model.observation.reshape(num_actions * num_states, -1))
         self._reset = model.reset.ravel()
-        self._reward = np.ascontiguousarray(model.reward).ravel()
-        # How far apart neighbours along a, s, s' and o lie in `_reward`; 0 along axes of length 1.
-        lengths = np.array(model.reward.shape)
-        self._strides = np.where(lengths == 1, 0, lengths.prod() // lengths.cumprod())
+        self._reward_shape = (num_actions, num_states, num_states, self._first_symbol)
         self._draw, self._model, self._has_goal = draw, model, has_goal
         self.fields = (
             Field("state", (), np.intp, 0, num_states - 1),
@@ -115,11 +110,8 @@ class PomdpDynamics(FieldDynamics):
         row = first_row + state
         self.state = self._transition.draw(row, uniform[0])
         self.observation = self._observation.draw(first_row + self.state, uniform[1])
-        entry = np.zeros_like(row)
-        for stride, index in zip(self._strides, (action, state, self.state, self.observation), strict=True):
-            if stride:
-                entry += stride * index
-        return self._reward.take(entry), self._reset.take(row)
+        reward = np.broadcast_to(self._model.reward, self._reward_shape)  # no copy, which might be huge
+        return reward[action, state, self.state, self.observation], self._reset.take(row)
 
     def observe(self, rng: Rng) -> NDArray[np.int64]:
         return self.observation.copy()

@@ -106,7 +106,6 @@ def hallway() -> Model:
         states=tuple(map(str, range(len(poses)))),
         actions=ACTIONS,
         observations=tuple(map(str, range(GOAL_SYMBOL + 1))),
-        discount=0.95,
         start=start,
         transition=transition,
         observation=np.broadcast_to(observation, (len(ACTIONS), *observation.shape)),

@@ -78,7 +78,6 @@ def heavenhell(n: int) -> Model:
         states=tuple(map(str, range(2 * num))),
         actions=ACTIONS,
         observations=(*(f"o{cell}" for cell in range(num - 1)), "left", "right"),
-        discount=0.99,
         start=start,
         transition=transition,
         observation=np.broadcast_to(observation, (len(ACTIONS), *observation.shape)),

@@ -117,7 +117,7 @@ class _Reader:
         )
         self._ahead: deque[_Token] = deque()  # those that have been looked at and not taken
         self._end = _Token("the end of the file", max(1, len(lines)))
-        self._discount = self._sign = math.nan
+        self._sign = math.nan
         self._names: dict[str, dict[str, int]] = {}  # by kind: name -> number
         self._start: NDArray[np.float64] | None = None
         self._rules: dict[str, list[_Rule]] = {section: [] for section in _AXES}
@@ -213,7 +213,7 @@ class _Reader:
     def _read_section(self, word: str, line: int) -> None:
         match word:
             case "discount":
-                self._discount = float(self._numbers((), "discount"))
+                self._numbers((), "discount")  # learning has its own
             case "values":
                 token = self._take()
                 self._sign = {"reward": 1.0, "rewards": 1.0, "cost": -1.0, "costs": -1.0}.get(token.text, 0.0)
@@ -327,7 +327,6 @@ class _Reader:
             states=states,
             actions=actions,
             observations=observations,
-            discount=self._discount,
             start=start,
             transition=transition,
             observation=observation,

@@ -37,7 +37,6 @@ def random_model(seed: int, reward_shape: tuple[bool, bool, bool, bool]) -> Mode
         states=tuple("abcde"),
         actions=tuple("xyz"),
         observations=tuple("0123"),
-        discount=0.9,
         start=rows(num_states),
         transition=rows(num_actions, num_states, num_states),
         observation=rows(num_actions, num_states, num_observations),

@@ -71,7 +71,6 @@ def test_tiger_by_hand() -> None:
     assert model.states == ("tiger-left", "tiger-right")
     assert model.actions == ("listen", "open-left", "open-right")
     assert model.observations == ("growl-left", "growl-right")
-    assert model.discount == 0.95
     half = [[0.5, 0.5], [0.5, 0.5]]
     assert model.start.tolist() == [0.5, 0.5]
     assert model.transition.tolist() == [[[1, 0], [0, 1]], half, half]
@@ -199,7 +198,7 @@ def test_counts_name_by_number() -> None:
 def written(model: Model) -> str:
     """A file of single entries that describes `model`."""
     lines = [
-        f"discount: {model.discount}\nvalues: reward\nstates: {len(model.states)}",
+        f"discount: 0.95\nvalues: reward\nstates: {len(model.states)}",
         f"actions: {len(model.actions)}\nobservations: {len(model.observations)}",
         f"start: {' '.join(map(repr, model.start.tolist()))}",
     ]
@@ -218,7 +217,7 @@ def written(model: Model) -> str:
 @pytest.mark.parametrize("model", [hallway(), heavenhell(3)], ids=["hallway", "heavenhell"])
 def test_what_is_written_is_read(model: Model) -> None:
     again = parse(written(model))
-    for name in ("start", "transition", "observation", "reward", "reset", "discount"):
+    for name in ("start", "transition", "observation", "reward", "reset"):
         np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
 
 

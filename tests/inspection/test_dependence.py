@@ -53,14 +53,15 @@ def test_replacements_are_of_the_same_step() -> None:
 
 def test_where_there_is_one_action_nothing_depends_on_it() -> None:
     network, of = KnownNetwork(), episode(STEPS)
-    assert (dependence.actions_before(network, of, 1) == 0).all()
-    assert np.isnan(dependence.actions_before(network, of, 1, steps=[2])[:, [0, 1, 3, 4]]).all()
+    of_one = of._replace(q=of.q[:, :1])
+    assert (dependence.actions_before(network, of_one) == 0).all()
+    assert np.isnan(dependence.actions_before(network, of_one, steps=[2])[:, [0, 1, 3, 4]]).all()
 
 
 def test_recall_density_is_the_mean_by_distance() -> None:
     network, rng = KnownNetwork(), np.random.default_rng(0)
     episodes = [episode(STEPS), episode(STEPS[:3]), episode(STEPS[::-1].copy())]
-    maps = [measures.mapped(network, episodes, n, 2, 3, rng) for n in range(3)]
+    maps = [measures.mapped(network, episodes, n, 2, rng) for n in range(3)]
     found = measures.recall_density(maps)
     assert [x.episodes for x in found if x is not None] == [3, 3, 3, 2, 2]
     assert found[1].value == found[3].value == 0

@@ -77,7 +77,7 @@ def test_episodes_are_those_that_the_debugger_plays(page: Path, runs: Path) -> N
             looked = attention(network, episode)
             assert looked is not None
             maps = {"shown": one.advantage, "flips": one.flips, "attention": looked.rollout}
-            maps["actions"] = dependence.actions_before(network, episode, 4)
+            maps["actions"] = dependence.actions_before(network, episode)
             for kind, expected in maps.items():
                 for t, row in enumerate(told["maps"][kind]):
                     np.testing.assert_allclose(row, 1000 * expected[t, : t + 1], atol=0.501)
