@@ -38,7 +38,7 @@ from dtqn.text import terminal_width
 from dtqn.training import chance_level, machine, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import RunsView
-from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
+from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, whole
 
 
 class Comparison(NamedTuple):
@@ -346,7 +346,8 @@ def _gathered(of: Comparison, shelf: Records, out: TextIO) -> tuple[list[Outcome
         print(problem, file=out)
     if None in known:
         make_writable("--runs-dir", of.own.runs_dir)
-        shelf.check_writable()
+        if of.own.records is not None:
+            make_writable("--records", of.own.records.parent)
     found = [one or _job(config, of.own.runs_dir) for one, config in zip(known, of.configs, strict=True)]
     caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf, out)
     return [_outcome(one) if isinstance(one, Job) else one for one in found], caught
@@ -356,7 +357,7 @@ def _untrained(of: Comparison, config: Config) -> Outcome | None:
     """What is told of a run that is not to be trained; None of one that is, or that has finished."""
     if not of.own.records_only or RunDir.of_config(config, of.own.runs_dir).read_result() is not None:
         return None
-    return Outcome(config, "not trained", [], None, "no directory", "--records-only")
+    return Outcome(config, "not trained", "no directory", "--records-only")
 
 
 def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
@@ -398,8 +399,8 @@ def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> in
     """Run all that have not finished, and keep their records; the signal that ended it, if one did."""
 
     def kept(job: Job) -> str:
-        rows, result = _rows_and_result(job)
-        return "" if result is None else shelf.keep(job.config, result, rows)
+        record = _outcome(job).record
+        return "" if record is None else shelf.keep(job.config, record)
 
     with RunQueue(at_once) as queue, contextlib.closing(RunsView(out, queue.jobs)) as view:
         for job in jobs:
@@ -412,15 +413,8 @@ def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> in
     return queue.caught
 
 
-def _rows_and_result(job: Job) -> tuple[list[Row], dict[str, Any] | None]:
-    """Its rows, which it has read already, and its result; None where it has not finished."""
-    result = job.directory.read_result()
-    return whole(job.directory.metrics_file, job.rows, result), result
-
-
 def _outcome(job: Job) -> Outcome:
-    (rows, result), where = _rows_and_result(job), str(job.directory.path)
-    if result is not None:
-        return of_finished(job.config, result, rows, where)
-    error = job.error if job.state == "failed" else ""
-    return Outcome(job.config, job.state, rows, None, where, error)
+    where, result = str(job.directory.path), job.directory.read_result()
+    if result is None:
+        return Outcome(job.config, job.state, where, job.error if job.state == "failed" else "")
+    return of_finished(job.config, result, whole(job.directory.metrics_file, job.rows, result), where)

@@ -37,44 +37,44 @@ _OF_RUN = (
 
 
 def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> Figures:
-    """A run's figures by the rows of its metrics; None, and its error, where it has not finished.
+    """A run's figures by its record; None, and its error, where it has not finished.
 
     Args:
         scores: of the run's task, that which runs are compared by first.
         metrics: names of those that get a column.
     """
-    config, result, total = run.config, run.result, run.config.total_env_steps
+    config, record, total = run.config, run.record, run.config.total_env_steps
     others = [each for each in scores if each.name not in ("success", "return")]
     known: Figures = {"env": config.env, "agent": config.agent, "seed": config.seed, "run_dir": run.where}
     known["beside"] = dict.fromkeys([*(each.name for each in others), *metrics])
     known |= {"score_name": scores[0].name, "changed_at": ()}
     figures = dict.fromkeys(_OF_RUN) | known
-    evaluations = [row for row in run.rows if is_evaluation(row)]
-    if result is None or not evaluations:
+    if record is None:
         return figures | {"error": run.error or "no result"}
-    score = scores[0].value(run.rows, total)
+    rows, result = record.rows, record.result
+    score = scores[0].value(rows, total)
     if score is None:
         return figures | {"error": f"it has no {scores[0].explained}"}
-    last, seconds, bar = evaluations[-1], result["seconds"], scores[0].bar
-    beside = {each.name: each.value(run.rows, total) for each in others}
-    counted = run.num_evaluations
+    evaluations = [row for row in rows if is_evaluation(row)]
+    last, bar = evaluations[-1], scores[0].bar
+    beside = {each.name: each.value(rows, total) for each in others}
     return figures | {
         "score": score,
         "normalised": scores[0].normalised(score),
-        "beside": beside | {name: run.metrics.get(name) for name in metrics},
+        "beside": beside | {name: record.metrics.get(name) for name in metrics},
         **{name: last.get(f"eval/{name}") for name in ("success", "return", "length")},
         "episodes": int(_value(last, "eval/episodes")),
-        "evaluations": len(evaluations) if counted is None else counted,
+        "evaluations": record.num_evaluations or len(evaluations),
         **{name: int(_value(last, name)) for name in ("env_steps", "learner_steps")},
-        "minutes": seconds / 60,
+        "minutes": result.seconds / 60,
         **{f"{name}_of_last": last_evaluations(evaluations, name) for name in ("success", "return")},
         "failed": None if bar is None else score < bar,
         **_solved(evaluations, judged_by(scores), total),
-        "updates_per_second": _value(last, "learner_steps") / max(seconds, 1e-9),
-        **{name: result.get(name) for name in ("parameters", "threads", "device", "machine")},
-        "program": ", ".join(f"{name} {version}" for name, version in result["program"].items()),
-        "code": ", ".join(result.get("code") or []) or None,
-        "changed_at": result.get("changed_at") or (),
+        "updates_per_second": _value(last, "learner_steps") / max(result.seconds, 1e-9),
+        **{name: getattr(result, name) for name in ("parameters", "threads", "device", "machine")},
+        "program": ", ".join(f"{name} {version}" for name, version in result.program.items()),
+        "code": ", ".join(result.code) or None,
+        "changed_at": result.changed_at,
     }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.experiments import compare, comparison_pictures, options
+from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
@@ -231,7 +233,8 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     def job(seed, *points):
         config = resolve(None, {"seed": str(seed)}, {})
         rows = [{"env_steps": x, "seconds": 60.0 * x / seed, "eval/success": y} for x, y in points]
-        return type("Job", (), {"config": config, "state": "finished", "rows": [{"env_steps": 1}, *rows]})
+        record = SimpleNamespace(rows=[{"env_steps": 1}, *rows])
+        return Outcome(config, "finished", "", record=record)
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = comparison_pictures._CLOCKS.values()
@@ -250,7 +253,7 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
     panel = panel_of(runs[:1], minutes)
     assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, [1])
-    failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
+    failed = [*runs[:1], Outcome(runs[1].config, "failed", "")]
     assert panel_of(failed, steps).curves[0].y == [0.0, 1.0]
     five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]
     (curve,) = panel_of(five, steps).curves
