@@ -28,7 +28,7 @@ class Replayed(Batches):
 
     size: int = Field(32, ge=1)
     """B, sequences in a batch."""
-    env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 48.0
+    env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 48.0
     """Environment steps (summed over all environments, after warm-up) per update; auto: 48, or
     0.6 times `replay.learn_length` if that is more."""
 

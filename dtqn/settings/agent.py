@@ -71,7 +71,7 @@ class LearnerConfig(Group):
     """Bootstrap from the best action's value; `advantage` also lowers the targets of worse actions."""
     value_rescaling: bool = False
     """Learn h(Q) instead of Q, with R2D2's h, nearly a square root; for tasks with large returns."""
-    reward_scale: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 0.2
+    reward_scale: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 0.2
     """Factor on rewards in the loss only; networks and logs see raw rewards. auto: 1 over the spread of
     returns, measured in 10 000 env steps of random actions before the run (Schaul et al. 2021)."""
     novelty_weight: float = Field(0.0, ge=0)

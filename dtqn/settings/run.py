@@ -97,7 +97,7 @@ class Config(Group):
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
-    threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
+    threads: Annotated[int | Literal["auto"], AutoOr(int, ge=1)] = "auto"
     """CPU cores for updates: with 2, a second process computes half of each batch, changing rounding;
     auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"

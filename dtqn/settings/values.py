@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from envs import yaml_file
@@ -49,26 +48,23 @@ class Choice:
         return member.model_validate({"name": usual, **given})
 
 
-@dataclass(frozen=True)
-class AutoOr:
-    """A number, or `auto` for one that is settled when a run starts."""
+class Number:
+    """A number within limits, read as settings are."""
 
-    kind: type[int] | type[float]
-    low: int
-    """The least integer; what other numbers are above."""
-
-    @property
-    def legal(self) -> str:
-        return f"an integer of at least {self.low}" if self.kind is int else f"a number above {self.low}"
+    def __init__(self, kind: type[int] | type[float], **limits: Any) -> None:
+        """`limits`: as pydantic's `Field` has them."""
+        annotated: Any = Annotated[kind, Field(**limits, allow_inf_nan=False)]
+        self.field, self._adapter = FieldInfo.from_annotation(annotated), TypeAdapter[Any](annotated)
 
     def read(self, value: Any) -> Any:
-        if value == "auto":
-            return value
-        number = _number(value, {int}) if self.kind is int else float(str(value))
-        is_beyond = self.kind is float and not self.low < number < math.inf  # nor is it NaN
-        if type(number) is not self.kind or number < self.low or is_beyond:
-            raise ValueError(f"neither auto nor {self.legal}")
-        return number
+        return self._adapter.validate_python(read(value, self.field))
+
+
+class AutoOr(Number):
+    """A number, or `auto` for one that is settled when a run starts."""
+
+    def read(self, value: Any) -> Any:
+        return value if value == "auto" else super().read(value)
 
 
 def is_own(name: str) -> bool:
@@ -189,7 +185,7 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     kinds = _kinds(field)
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
-        return f"auto, or {' and '.join([auto.legal, *_limit(field, value)])}"
+        return f"auto, or {legal(auto.field, value)}"
     if names := choices(field):
         own = ", or module:name of your own" if has_own(field) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"
