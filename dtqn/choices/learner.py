@@ -54,7 +54,7 @@ class Rollouts(Batches):
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         count, num_envs = self.minibatches, run.actor.num_envs
         if run.network.core.is_windowed:
             yield (

@@ -31,10 +31,6 @@ class NetworkConfig(Group):
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss: a core with memory predicts which values its episode has shown; 0: none."""
 
-    def misfits(self) -> Iterator[str]:
-        if why := self.core.width_misfit(self.width):
-            yield f"network.width is {self.width}{why}"
-
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """Settings of a core's and an encoder's own, as code from before they were apart reads them."""
@@ -100,7 +96,7 @@ class LearnerConfig(Group):
         """Whether the loss asks which observations are new to their episode."""
         return self.novelty_weight > 0 or self.repeat_cost > 0
 
-    def misfits(self) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         has_target = self.target_update.name != "none"
         if self.next_window and has_target and self.bootstrap.name == "advantage":
             yield (
@@ -113,15 +109,6 @@ class LearnerConfig(Group):
                 "target network's values of a sequence's first step, but no window of that network has it; "
                 "try learner.double_q true"
             )
-
-    def _reads_first_step(self) -> str:
-        """What reads the target network's values of a sequence's first step; empty where nothing does."""
-        if self.double_q or self.target_update.name == "none":
-            return ""
-        tolerance = getattr(self.returns, "tolerance", 0.0)
-        return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
-
-    def misfits_in(self, run: Any) -> Iterator[str]:
         core = run.network.core
         if self.auxiliary_weight and not (core.auxiliary_loss or core.is_own):
             yield (
@@ -133,6 +120,13 @@ class LearnerConfig(Group):
                 f"learner.precision is {self.precision} with network.core {core.name}, which is not "
                 "computed in it; try float32, or another core, such as gtrxl or lstm"
             )
+
+    def _reads_first_step(self) -> str:
+        """What reads the target network's values of a sequence's first step; empty where nothing does."""
+        if self.double_q or self.target_update.name == "none":
+            return ""
+        tolerance = getattr(self.returns, "tolerance", 0.0)
+        return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
 
     def unread_in(self, run: Any) -> Iterator[str]:
         # A rollout's sequence has all steps that there are; of Q(lambda) it says how many more to wait for.
@@ -169,7 +163,7 @@ class ReplayConfig(Group):
     def period(self) -> int:
         return min(self.sequence_period or self.learn_length, self.learn_length)
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         window = run.network.core.memory_window
         if self.learn_burn_in and self.memory == "refreshed" and window != 0:
             yield (
