@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
@@ -86,7 +87,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     configs = plan(list(agents.values()), seeds, own.config, given, suite, not own.records_only)
     search = search and search.settled(as_they_are, configs)
     others = also.read_tasks(names("--also", own.also)) if own.also else []
-    also.check(configs, others, lambda line: print(line, flush=True))
+    also.check(configs, others)
     only_here = next(filter(objects.kept, configs), configs[0])
     objects.settled(only_here, own.jobs)
     if line := objects.told(only_here):
@@ -211,9 +212,7 @@ def plan(
         for seed in seeds
     ]
     for config in configs[:: len(seeds)]:
-        spec = task_of(config)
-        if suite is not None:
-            suite.check_scores(config.env, spec.has_success)
+        task_of(config)
         preflight.check(config, here)
     return configs
 
@@ -227,7 +226,7 @@ def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | Non
     return runs_dir / "compare" / f"{name}-{digest[:8]}"
 
 
-def compare(of: Comparison, out: TextIO | None = None) -> int:
+def compare(of: Comparison) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
     Returns:
@@ -237,38 +236,36 @@ def compare(of: Comparison, out: TextIO | None = None) -> int:
     Raises:
         ConfigError: before anything is trained, where nothing can be written to its folders.
     """
-    out, shelf = out or sys.stdout, Records(of.own.records)
+    shelf, scores = Records(of.own.records), scores_of(of.configs, of.suite)
     if of.own.runs_dir in of.folder.parents:  # as by default
         make_writable("--runs-dir", of.own.runs_dir)
     make_writable("--out", of.folder)
-    scores = scores_of(of.configs, of.suite)
-    outcomes, caught = _gathered(of, shelf, out)
+    outcomes, caught = _gathered(of, shelf)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
-        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on", file=out)
+        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on")
         return 128 + caught
-    table = _written(of, outcomes, scores, out)
-    if (width := terminal_width(out)) is None:
+    table = _written(of, outcomes, scores)
+    if (width := terminal_width(sys.stdout)) is None:
         told = f"{comparison_table.to_text(table)}\ntable and curves"
     else:
         told = (
             f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(table.notes)} notes and curves"
         )
-    print(f"\n{told} in {of.folder}", file=out)
+    print(f"\n{told} in {of.folder}")
     if of.also:
-        _play_also(of, out)
+        _play_also(of)
     if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above", file=out)
+        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above")
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
 def _written(
-    of: Comparison, outcomes: Sequence[Outcome], scores: Mapping[str, Sequence[Score]], out: TextIO
+    of: Comparison, outcomes: Sequence[Outcome], scores: Mapping[str, Sequence[Score]]
 ) -> comparison_table.Table:
     """The table, which has been written with the curves and all else."""
-    measured = chance_level.measured(
-        of.configs, of.folder / "random.json", lambda line: print(line, file=out, flush=True)
-    )
+    say = functools.partial(print, flush=True)
+    measured = chance_level.measured(of.configs, of.folder / "random.json", say)
     floors = {
         env: floor if of.suite is None else _known(floor, scores[env]) for env, floor in measured.items()
     }
@@ -290,17 +287,15 @@ def _written(
     return table
 
 
-def _play_also(of: Comparison, out: TextIO) -> None:
+def _play_also(of: Comparison) -> None:
     """Trained agents on the other tasks: a table and a figure of their own."""
     file = of.folder / "also.json"
-    played = also.measured(
-        of.configs, of.own.runs_dir, of.also, file, lambda line: print(line, file=out, flush=True)
-    )
+    played = also.measured(of.configs, of.own.runs_dir, of.also, file)
     if not played:
-        print("--also: no weights of these runs are here", file=out)
+        print("--also: no weights of these runs are here")
         return
     comparison_pictures.draw_also(played, of.folder)
-    print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n", file=out)
+    print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n")
 
 
 def _searched(of: Comparison, search: Search, runs: Sequence[Figures]) -> str:
@@ -339,17 +334,17 @@ def _table(
     return comparison_table.Table(lines, of.own.baseline, under, notes, comparison_notes.ended_early(runs))
 
 
-def _gathered(of: Comparison, shelf: Records, out: TextIO) -> tuple[list[Outcome], int | None]:
+def _gathered(of: Comparison, shelf: Records) -> tuple[list[Outcome], int | None]:
     """The outcome of each run, those without a record trained; the signal that came."""
     known = [shelf.find(config) or _untrained(of, config) for config in of.configs]
     for problem in shelf.problems:
-        print(problem, file=out)
+        print(problem)
     if None in known:
         make_writable("--runs-dir", of.own.runs_dir)
         if of.own.records is not None:
             make_writable("--records", of.own.records.parent)
     found = [one or _job(config, of.own.runs_dir) for one, config in zip(known, of.configs, strict=True)]
-    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf, out)
+    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf)
     return [_outcome(one) if isinstance(one, Job) else one for one in found], caught
 
 
@@ -364,7 +359,8 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
     """The scores that judge the runs of each task: a suite's, or success, or else the return.
 
     Raises:
-        ConfigError: one run's settings define success on a task, another run's do not.
+        ConfigError: one run's settings define success on a task, another run's do not; or a suite asks for
+            one where there is none.
     """
     first: dict[str, Config] = {}
     for config in configs:
@@ -375,9 +371,14 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
                 f"task.success: {does.agent} seed {does.seed} has a success on {config.env}, {lacks.agent} "
                 f"seed {lacks.seed} has none, so they have no score in common; must be set for all or none"
             )
-    if suite is not None:
-        return {task.name: task.scores for task in suite.tasks}
-    return {config.env: [SUCCESS if task_of(config).has_success else RETURN] for config in configs}
+    if suite is None:
+        return {env: [SUCCESS if task_of(config).has_success else RETURN] for env, config in first.items()}
+    scores: dict[str, Sequence[Score]] = {task.name: task.scores for task in suite.tasks}
+    for env, config in first.items():
+        if "success" in [score.of for score in scores[env]] and not task_of(config).has_success:
+            told = f"a score of {env} is success, but the task defines no success; try return"
+            raise ConfigError(f"{suite.path}: {told}")
+    return scores
 
 
 def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult:
@@ -395,14 +396,14 @@ def _job(config: Config, runs_dir: Path) -> Job:
     return Job(f"{config.env} {config.agent} seed {config.seed}", directory)
 
 
-def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> int | None:
+def _train(jobs: Sequence[Job], at_once: int, shelf: Records) -> int | None:
     """Run all that have not finished, and keep their records; the signal that ended it, if one did."""
 
     def kept(job: Job) -> str:
         record = _outcome(job).record
         return "" if record is None else shelf.keep(job.config, record)
 
-    with RunQueue(at_once) as queue, contextlib.closing(RunsView(out, queue.jobs)) as view:
+    with RunQueue(at_once) as queue, contextlib.closing(RunsView(sys.stdout, queue.jobs)) as view:
         for job in jobs:
             queue.add(job)
         for changed in queue.changes():

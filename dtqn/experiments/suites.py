@@ -87,7 +87,7 @@ class Published(Part):
     spread: str = ""
     """text such as ± 7.2 (standard error)"""
     unit: Kind
-    """one of success, return, bsuite, mmer"""
+    """one of success, return, mmer"""
     second_hand: bool = False
     """true where the figure was not checked at its source"""
 
@@ -194,14 +194,6 @@ class Suite(NamedTuple):
                 raise ConfigError(f"--tasks is {shown(text)}: {what}")
             fitting.update(found)
         return self._replace(tasks=tuple(task for task in self.tasks if task.name in fitting))
-
-    def check_scores(self, env: str, has_success: bool) -> None:
-        """A ConfigError where runs of the task have no such score."""
-        (task,) = (task for task in self.tasks if task.name == env)
-        for score in task.scores:
-            if score.name == SUCCESS.name and not has_success:
-                told = f"a score of {env} is {score.of}, but the task defines no success; try return"
-                raise ConfigError(f"{self.path}: {told}")
 
     @property
     def families(self) -> dict[str, list[SuiteTask]]:

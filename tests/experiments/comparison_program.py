@@ -1,5 +1,6 @@
 """Comparisons of a small program that behaves like a training, and a run that has finished."""
 
+import contextlib
 import functools
 import io
 import json
@@ -120,7 +121,9 @@ def run(tmp_path, monkeypatch):
         ]
         out = io.StringIO()
         own = options.Comparison(agents="dqn", jobs=parallel, baseline=baseline, **folders(tmp_path))
-        return compare.compare(compare.Comparison(own, own.out, configs, given), out), out.getvalue()
+        with contextlib.redirect_stdout(out):
+            code = compare.compare(compare.Comparison(own, own.out, configs, given))
+        return code, out.getvalue()
 
     return run
 
