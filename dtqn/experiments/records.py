@@ -65,19 +65,12 @@ Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
 
 
-class Identity(NamedTuple):
-    """The key of a run: two runs with the same one are the same run."""
+def identity(config: Config) -> dict[str, Any]:
+    """By dotted name the settings, but env, agent and seed, by which a run is told from another.
 
-    env: str
-    agent: str
-    seed: int
-    settings: str
-    """The settings that differ from today's defaults, as JSON by dotted name."""
-
-    @classmethod
-    def of(cls, config: Config) -> Identity:
-        settings = _decisive(apart(lasting_settings(resolved(config))))
-        return cls(config.env, config.agent, config.seed, json.dumps(settings, sort_keys=True))
+    They are those that decide its result and differ from today's defaults.
+    """
+    return _decisive(apart(lasting_settings(resolved(config))))
 
 
 def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,8 +155,8 @@ class Record(BaseModel):
         return dict(leaves(self.defaults)) | dict(leaves(self.settings))
 
     @functools.cached_property
-    def apart(self) -> dict[str, Any]:
-        """What its settings mean today, whatever the defaults were, and without what has gone.
+    def identity(self) -> dict[str, Any]:
+        """`identity` by what its settings mean today, whatever the defaults were, and without what has gone.
 
         A run with what has gone keeps that, so it is none of today. Of an early record, which does not tell
         the defaults, all that differed from these.
@@ -173,10 +166,6 @@ class Record(BaseModel):
             settings = of_today(settings, "")
         decisive = _decisive(settings)
         return apart(decisive) if self.defaults else decisive
-
-    @functools.cached_property
-    def identity(self) -> Identity:
-        return Identity(self.env, self.agent, self.seed, json.dumps(self.apart, sort_keys=True))
 
     @functools.cached_property
     def rows(self) -> list[Row]:
@@ -324,22 +313,22 @@ class Records:
         except (ValueError, RecursionError) as error:
             self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
             return
-        self._found.setdefault(record.identity[:3], []).append(record)
+        self._found.setdefault((record.env, record.agent, record.seed), []).append(record)
 
     def find(self, config: Config) -> Outcome | None:
         """The first run with these settings on the task as it is now; None where there is no record of it."""
-        identity, problem = Identity.of(config), ""
-        for record in self._found.get(identity[:3], []):
+        wanted, problem = identity(config), ""
+        for record in self._found.get((config.env, config.agent, config.seed), []):
             name = f"{self._file}#{record_files.key_of(dict(record))}"
-            if record.identity != identity:
+            if record.identity != wanted:
                 problem = problem or f"{name}: {_differences(record, config)}"
                 continue
             digest = run_identity(config).digest
             if (task := record.result.task) == digest:
                 return Outcome(config, "finished", name, record=record)
             problem = f"{name}: the task {config.env} has changed since (digest {task}, now {digest})"
-        if problem and identity[:2] not in self._told:
-            self._told.add(identity[:2])
+        if problem and (config.env, config.agent) not in self._told:
+            self._told.add((config.env, config.agent))
             self.problems.append(f"{problem}, so the run is not counted")
         return None
 
@@ -394,7 +383,7 @@ def _content(place: str, line: bytes) -> dict[str, Any]:
 def _differences(record: Record, config: Config) -> str:
     """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
     told = changed_settings(record.told, config)
-    told += [f"{name}, which is no setting here" for name in record.apart if name not in defaults()]
+    told += [f"{name}, which is no setting here" for name in record.identity if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     apart = one_line(", ".join([*told[:3], *more]), 500)
     return f"is of {record.agent} on {record.env} with other settings ({apart})"

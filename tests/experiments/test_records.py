@@ -14,7 +14,7 @@ from dtqn import cli
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job
-from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
+from dtqn.experiments.records import LARGEST_BYTES, Records, identity, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings import gone, record_files
 from dtqn.settings.config import ConfigError
@@ -461,7 +461,8 @@ def test_a_record_is_a_whole_file_of_settings(tmp_path):
     file = _keep(tmp_path, config)
     place = Path(f"{file}#{_TASK}/dqn/3")
     assert _config().learner.returns.name != "n_step"
-    assert Identity.of(resolve(place, {}, {})) == Identity.of(config)
+    again = resolve(place, {}, {})
+    assert (again.env, again.agent, again.seed) == (_TASK, "dqn", 3) and identity(again) == identity(config)
     assert resolve(place, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
     (content,) = _contents(file)
     content["defaults"]["learner"]["double_q"] = False
@@ -529,9 +530,9 @@ def test_every_record_of_the_results_is_a_run_of_today_by_its_name():
                     record_files.settings_of(content, "")
                 continue
             config = build([Layer(None, record_files.settings_of(content, ""))])
-            assert (config.env, config.agent, config.seed) == record.identity[:3]
+            assert (config.env, config.agent, config.seed) == (record.env, record.agent, record.seed)
             if record.defaults:
-                assert Identity.of(config) == record.identity, file
+                assert identity(config) == record.identity, file
 
 
 def test_records_with_other_settings_are_told_of_once(tmp_path):
