@@ -171,7 +171,7 @@ class Group:
             solved += mean > score.solved_above
         return solved
 
-    def improved(self) -> Estimate | None:
+    def improved(self) -> Figures | None:
         """The probability that a run beats one of the baseline, scores above a task's bar cut to it."""
         if not self.is_full or self.agent == self.baseline:
             return None
@@ -180,7 +180,7 @@ class Group:
             [np.minimum(sample, bar) for sample, bar in zip(each, bars, strict=True)]
             for each in (self.samples, self.theirs)
         ]
-        return improved(*cut)
+        return _as_figures(improved(*cut))
 
 
 class Figure(NamedTuple):
@@ -211,6 +211,12 @@ def _mean_of(key: str, column: str) -> Figure:
     return Figure(key, lambda of: of.mean(key), column, _formatted(".3g"), single=True)
 
 
+def _success(key: str, column: str) -> Figure:
+    return Figure(
+        key, lambda of: of.mean(key) if of.is_full and of.has_success else None, column, _formatted(".1%")
+    )
+
+
 def _of_runs(runs: int, line: Figures) -> str:
     if not runs:
         return "-"
@@ -237,19 +243,9 @@ FIGURES = (
     Figure("runs", lambda of: len(of.runs), "runs", _of_runs),
     Figure("fewest", lambda of: min(map(len, of.samples))),
     Figure("score", lambda of: of.scale or "return"),
-    Figure(
-        "success",
-        lambda of: of.mean("success") if of.is_full and of.has_success else None,
-        "success",
-        _formatted(".1%"),
-    ),
+    _success("success", "success"),
     _mean_of("return", "return"),
-    Figure(
-        "success_of_last",
-        lambda of: of.mean("success_of_last") if of.is_full and of.has_success else None,
-        "success, last ten",
-        _formatted(".1%"),
-    ),
+    _success("success_of_last", "success, last ten"),
     _mean_of("return_of_last", "return, last ten"),
     Figure("beside", lambda of: of.beside()),
     Figure(
@@ -266,7 +262,7 @@ FIGURES = (
     Figure("maximum", lambda of: max(of.pooled, default=None)),
     Figure(
         "iqm",
-        lambda of: iqm(of.samples, *of.bounds) if of.pooled else None,
+        lambda of: _as_figures(iqm(of.samples, *of.bounds)) if of.pooled else None,
         "IQM of {score} [95 %]",
         lambda found, line: _with_ends(found, lambda value: scored(value, line["score"])),
     ),
@@ -301,10 +297,14 @@ def scored(value: float, score: str) -> str:
     return format(value, ".1%" if score == SUCCESS.name else ".3f" if score == NORMALISED else ".3g")
 
 
-def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
-    if found.low is None or found.high is None:
-        return form(found.value)
-    return f"{form(found.value)} [{form(found.low)}, {form(found.high)}]"
+def _as_figures(found: Estimate | None) -> Figures | None:
+    return None if found is None else found._asdict()
+
+
+def _with_ends(found: Figures, form: Callable[[float], str]) -> str:
+    if found["low"] is None or found["high"] is None:
+        return form(found["value"])
+    return f"{form(found['value'])} [{form(found['low'])}, {form(found['high'])}]"
 
 
 def cells(line: Figures, baseline: str | None) -> dict[str, str]:
@@ -407,8 +407,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 class Table(NamedTuple):
     """The content of the table's files, whatever their form."""
 
-    lines: Sequence[Figures]
-    """A task's together, with `all tasks` at the end where there are several."""
+    rows: Sequence[Figures]
+    """As docs/compare.md explains; a task's together, with `all tasks` at the end where there are several."""
     baseline: str | None
     under: Mapping[str, Sequence[str]]
     """By task, what stands right below its table."""
@@ -420,19 +420,11 @@ class Table(NamedTuple):
     def parts(self) -> dict[str, list[list[str]]]:
         """For each task its header and rows, without the columns in which no row has a figure."""
         found: dict[str, list[list[str]]] = {}
-        for env in dict.fromkeys(line["env"] for line in self.lines):
-            texts = [cells(line, self.baseline) for line in self.lines if line["env"] == env]
+        for env in dict.fromkeys(line["env"] for line in self.rows):
+            texts = [cells(line, self.baseline) for line in self.rows if line["env"] == env]
             kept = [name for name in texts[0] if any(text[name] != "-" for text in texts)]
             found[env] = [kept, *([text[name] for name in kept] for text in texts)]
         return found
-
-    @property
-    def rows(self) -> list[Figures]:
-        """The lines as `table.json` has them, which docs/compare.md explains."""
-        return [
-            {name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()}
-            for line in self.lines
-        ]
 
     def __repr__(self) -> str:
         return to_text(self)
@@ -454,7 +446,7 @@ def to_terminal(table: Table, width: int) -> str:
     """The most telling columns and at most three notes, in lines that fit."""
     lines = [table.above, ""] if table.above else []
     for env, rows in table.parts.items():
-        score = next(line["score"] for line in table.lines if line["env"] == env)
+        score = next(line["score"] for line in table.rows if line["env"] == env)
         heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
         groups = [[heads[key] for key in keys if heads[key] in rows[0]] for keys in _TELLING]
         names = [there[0] for there in groups if there]
@@ -502,8 +494,6 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 def read(file: Path) -> Table:
     """The table that `to_json` was written of."""
     content = json.loads(file.read_text(encoding="utf-8"))
-    for line in content["table"]:
-        line |= {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
     return Table(*(content[name] for name in ("table", "baseline", "under", "notes", "above")))
 
 
@@ -512,7 +502,7 @@ def to_json(table: Table, runs: Sequence[Figures]) -> str:
     content = {
         "above": table.above,
         "baseline": table.baseline,
-        "table": table.rows,
+        "table": list(table.rows),
         "runs": list(runs),
         "under": table.under,
         "notes": list(table.notes),
