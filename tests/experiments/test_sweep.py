@@ -149,7 +149,7 @@ def test_a_directory_that_cannot_be_used_costs_no_point(run):
 def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch):
     asked, file = [], tmp_path / "file.yaml"
     file.write_text(GRID)
-    monkeypatch.setattr(sweep, "run", lambda _, at_once: asked.append(at_once) or 0)
+    monkeypatch.setattr(sweep, "run", lambda _, at_once: asked.append(at_once) or (0, None))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for threads in ("auto", "3", "16"):
         cli.main(["sweep", str(file), "--threads", threads, "--out", str(tmp_path / "out")])
