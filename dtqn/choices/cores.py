@@ -33,12 +33,14 @@ class Core(Member):
     @property
     def memory_window(self) -> int | None:
         """W, the steps whose stored memory makes the core's state; None: the core tells when it is built."""
-        return 1
+        if self.is_own:
+            return None
+        return 1 if self.remembers and not self.is_windowed else 0
 
     @property
     def reach(self) -> int | None:
         """Steps back beyond which nothing can change its output; None where there is no such limit."""
-        return None
+        return None if self.remembers else 0
 
     @property
     def auxiliary_loss(self) -> str | None:
@@ -207,10 +209,6 @@ class DTQN(_Transformer):
             yield "share_gates"
 
     @property
-    def memory_window(self) -> int | None:
-        return 0
-
-    @property
     def reach(self) -> int | None:
         return self.context_length - 1
 
@@ -268,23 +266,11 @@ class Forgetful(Core):
     made_by = "dtqn.networks.stack:make_none"
     remembers = False
 
-    @property
-    def memory_window(self) -> int | None:
-        return 0
-
-    @property
-    def reach(self) -> int | None:
-        return 0
-
 
 class OwnCore(_Heads, _Memory, Own):
     """A core that a user has written, which may read what many of the suite's have."""
 
     rounds = True
-
-    @property
-    def memory_window(self) -> int | None:
-        return None
 
 
 CORES = Choice(GTrXL, CoBERL, LSTM, GRU, MinGRU, LRU, DeltaNet, DTQN, Forgetful, own=OwnCore)
