@@ -31,7 +31,7 @@ from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
 from dtqn.experiments.suites import RECORDS, Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.config import Config, ConfigError, flag, wrong
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
@@ -112,8 +112,7 @@ def _suite(own: options.Comparison, given: Mapping[str, Any]) -> Suite | None:
         return None
     for setting in ("env", "total_env_steps"):
         if setting in given:
-            option = f"--{setting.replace('_', '-')}"
-            raise wrong(option, given[setting], "leave it out with --suite, which sets it")
+            raise wrong(flag(setting), given[setting], "leave it out with --suite, which sets it")
     suite = suites.read(name, share)
     return suite if tasks is None else suite.only(tasks)
 

@@ -205,17 +205,16 @@ def read_file(path: Path) -> SweepFile:
 def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
     """A ValueError tells the first mistake."""
     file = _File.model_validate(content)
-    metric = file.metric
     _check_command([str(word) for word in file.command])
-    if metric.name not in METRICS:
-        hint = nearest(metric.name, METRICS) or "; try mean_success or mean_return"
-        raise ValueError(f"metric.name is {metric.name}: there is no such metric{hint}")
+    if (metric := file.metric.name) not in METRICS:
+        hint = nearest(metric, METRICS) or "; try mean_success or mean_return"
+        raise ValueError(f"metric.name is {metric}: there is no such metric{hint}")
     return SweepFile(
         path,
         file.name or path.stem,
         file.method,
-        metric.name,
-        metric.goal,
+        metric,
+        file.metric.goal,
         _parameters(file.parameters, file.method == "grid"),
         file.early_terminate,
         file.run_cap,

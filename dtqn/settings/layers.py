@@ -25,6 +25,7 @@ from dtqn.settings.config import (
     MisfitError,
     choices_of,
     fields_of,
+    flag,
     having,
     leaves,
     mappings,
@@ -314,7 +315,7 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
             continue
         chosen = _chosen(merged, choice)
         raise ConfigError(
-            f"{name} is {shown(layer.values[name])} (from {layer.source or _flag(name)}), but {choice} is "
+            f"{name} is {shown(layer.values[name])} (from {layer.source or flag(name)}), but {choice} is "
             f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
         )
 
@@ -383,11 +384,7 @@ def origin(layers: Sequence[Layer], name: str) -> str:
     sources = [layer for layer in layers if name in layer.values]
     if not sources and name not in fields_of():
         sources = [layer for layer in layers if any(one.startswith(f"{name}.") for one in layer.values)]
-    return f" (from {sources[-1].source or _flag(name)})" if sources else ""
-
-
-def _flag(name: str) -> str:
-    return f"--{name if '.' in name else name.replace('_', '-')}"
+    return f" (from {sources[-1].source or flag(name)})" if sources else ""
 
 
 def named(config: Config) -> dict[str, Any]:

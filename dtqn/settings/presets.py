@@ -164,7 +164,8 @@ def recipe() -> Layer:
 
 def usual(name: str) -> Any:
     """What a setting is where no preset and nobody sets it."""
-    return recipe().values.get(name, fields_of()[name].default)
+    default = fields_of()[name].default
+    return recipe().values.get(name, getattr(default, "name", default))
 
 
 def find_agent(text: str) -> Agent:

@@ -230,6 +230,13 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def typed(value: Any) -> str:
+    """A value as people type it: `none`, `true`, `1,3`."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` for the closest known name, or all known names where they are few."""
     names = sorted(known)
