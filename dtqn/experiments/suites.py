@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationError, model_validator
 
 from dtqn.experiments.scores import COLUMNS, SUCCESS, Kind, Part, Score
 from dtqn.settings.config import Config, ConfigError, settings_of
@@ -263,7 +263,7 @@ def read(name: str, share: float = 1.0) -> Suite:
     try:
         file = SuiteFile.model_validate(read_yaml(path, "a suite: description, tasks and more by name"))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite', _ITEMS)}") from None
+        raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite')}") from None
     if file.needs is not None and importlib.util.find_spec(file.needs.partition(".")[0]) is None:
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "
@@ -290,7 +290,3 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
             )
         )
     return tasks
-
-
-_ITEMS: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": Score, "published": Published}
-"""By key, what its items hold."""

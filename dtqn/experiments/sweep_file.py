@@ -137,10 +137,6 @@ class _File(Part):
     name: str | None = Field(None, description="text")
 
 
-_WITHIN: Mapping[str, type[Part]] = {"metric": _Metric, "early_terminate": Hyperband}
-"""By key, what it holds."""
-
-
 class SweepFile(NamedTuple):
     """The content of a sweep file."""
 
@@ -197,7 +193,7 @@ def read_file(path: Path) -> SweepFile:
     try:
         return _checked(path, {key: value for key, value in content.items() if key not in _OF_SERVER})
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_fault(error, _File, 'a sweep file', _WITHIN)}") from None
+        raise ConfigError(f"{path}: {first_fault(error, _File, 'a sweep file')}") from None
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
 
