@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from dtqn.experiments.suites import RECORDS, Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, flag, wrong
+from dtqn.settings.names import folder_of
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
@@ -219,7 +219,7 @@ def plan(
 def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | None = None) -> Path:
     """`<runs_dir>/compare/<task or suite>-<hash>`: one folder for one set of runs."""
     tasks = list(dict.fromkeys(config.env for config in configs))
-    name = re.sub(r"[^\w.-]+", "-", tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
+    name = folder_of(tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
     name = name if suite is None else suite.name
     digest = hashlib.sha256(json.dumps(sorted(map(config_hash, configs))).encode()).hexdigest()
     return runs_dir / "compare" / f"{name}-{digest[:8]}"

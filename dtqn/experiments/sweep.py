@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import os
-import re
 import shlex
 import statistics
 import sys
@@ -30,6 +29,7 @@ from dtqn.program import program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.layers import Layer, flat, to_yaml
+from dtqn.settings.names import folder_of
 from dtqn.settings.task import task_of
 from dtqn.settings.trust import UntrustedError
 from dtqn.text import columns, counted, terminal_width
@@ -248,7 +248,8 @@ def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
         print(line, flush=True)
     search = [file.search, config_hash(config), task_identity(config).digest, own.search_seed]
     digest = hashlib.sha256(json.dumps(search, default=str).encode()).hexdigest()[:8]
-    folder = own.out or default_folder(file, digest, own.runs_dir)
+    # One folder for one search, however many runs it may take.
+    folder = own.out or own.runs_dir / "sweeps" / f"{folder_of(file.name)}-{digest}"
     make_writable("--runs-dir", own.runs_dir)
     make_writable("--out", folder)
     with (
@@ -285,12 +286,6 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
         except MisfitError as error:
             first = first or str(error)
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
-
-
-def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
-    """`<runs_dir>/sweeps/<name>-<digest>`: one folder for one search, however many runs it may take."""
-    name = re.sub(r"[^\w.-]+", "-", file.name)
-    return runs_dir / "sweeps" / f"{name}-{digest}"
 
 
 def run(sweep: Sweep, at_once: int) -> tuple[int, Line | None]:
