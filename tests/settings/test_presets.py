@@ -112,6 +112,7 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"a.b.c.d: 1", "a is no setting (from {})"),
         (b"? !!int 3\n: 4", "3 is no setting (from {})"),
         (b"learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        (b"env: CartPole-v1\nlearner: horizon", "learner is horizon (from {}): must be a group of settings"),
         (b"learner: 5\nlearner.n_step: 2", "learner is 5 (from {}): must be a group of settings"),
         (b"seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
     ],
