@@ -338,8 +338,7 @@ def agent_lines(
     """
     lines = []
     for name, envs in groups.items():
-        present = {run["agent"] for run in runs if run["env"] in envs}
-        agents = [agent for agent in dict.fromkeys(run["agent"] for run in runs) if agent in present]
+        agents = dict.fromkeys(run["agent"] for run in runs if run["env"] in envs)
         made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents]
         here: list[Figures] = [
             {figure.key: None if figure.single and len(envs) > 1 else figure.of(group) for figure in FIGURES}

@@ -103,11 +103,12 @@ class LearnerConfig(Group):
                 "learner.next_window is true with learner.bootstrap advantage, which reads the target "
                 "network's values of a sequence's first step, but no window of it has them; try greedy"
             )
-        if self.next_window and (reader := self._reads_first_step()):
+        tolerance = getattr(self.returns, "tolerance", 0.0)
+        if self.next_window and has_target and tolerance and not self.double_q:
             yield (
-                f"learner.next_window is true with learner.double_q false and {reader}, which reads the "
-                "target network's values of a sequence's first step, but no window of that network has it; "
-                "try learner.double_q true"
+                "learner.next_window is true with learner.double_q false and learner.returns.tolerance "
+                f"{tolerance:g}, which reads the target network's values of a sequence's first step, but no "
+                "window of that network has it; try learner.double_q true"
             )
         core = run.network.core
         if self.auxiliary_weight and not (core.auxiliary_loss or core.is_own):
@@ -120,13 +121,6 @@ class LearnerConfig(Group):
                 f"learner.precision is {self.precision} with network.core {core.name}, which is not "
                 "computed in it; try float32, or another core, such as gtrxl or lstm"
             )
-
-    def _reads_first_step(self) -> str:
-        """What reads the target network's values of a sequence's first step; empty where nothing does."""
-        if self.double_q or self.target_update.name == "none":
-            return ""
-        tolerance = getattr(self.returns, "tolerance", 0.0)
-        return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
 
     def unread_in(self, run: Any) -> Iterator[str]:
         # A rollout's sequence has all steps that there are; of Q(lambda) it says how many more to wait for.
