@@ -343,17 +343,14 @@ def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[
         name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
         hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
-    if error["input"] == "horizon" and name in fields:
-        env = merged.get("env", Config().env)
-        return (
-            f"{name} is horizon{origin(layers, name)}, but {env} fixes no length of its episodes, so there "
-            f"is no such number: must be {legal(fields[name])}"
-        )
+    right, why = "a group of settings", ""
     if name in fields:
         field = _field(name, merged) or fields[name]
         right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
-        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
-    return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
+        if error["input"] == "horizon":
+            env = merged.get("env", Config().env)
+            why = f", but {env} fixes no length of its episodes, so there is no such number"
+    return f"{name} is {shown(error['input'])}{origin(layers, name)}{why}: must be {right}"
 
 
 def _hint(name: str, field: FieldInfo, value: str) -> str:
