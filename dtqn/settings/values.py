@@ -209,15 +209,11 @@ def _bounds(field: FieldInfo, value: Any) -> str:
         low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
         high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
         high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
-    high = high or _limit(field, value)
-    return "".join(f" {part}" for part in [" and ".join(low + high)] if part)
-
-
-def _limit(field: FieldInfo, value: Any) -> list[str]:
-    """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
     number = value if isinstance(value, int) else _integer(str(value))
-    is_beyond = int in _kinds(field) and not isinstance(number, str) and number > _LARGEST
-    return ["at most 1e18"] if is_beyond else []
+    if not high and int in _kinds(field) and isinstance(number, int) and number > _LARGEST:
+        high = ["at most 1e18"]  # the limit of all integers, told where a value is beyond it
+    bounds = " and ".join(low + high)
+    return f" {bounds}" if bounds else ""
 
 
 def shown(value: Any) -> str:
