@@ -469,17 +469,13 @@ def _fitting(names: list[str], texts: Sequence[dict[str, str]], score: str, widt
     return [*lines, ""]
 
 
-def to_markdown(table: Table, command: str = "") -> str:
-    """A table for each task, and the notes.
-
-    Args:
-        command: what has made it, to be told as the last note; empty to leave it out.
-    """
+def to_markdown(table: Table, command: str) -> str:
+    """A table for each task, the notes, and the command that has made it."""
     lines = [f"**{table.above}**", ""] if table.above else []
     for env, rows in table.parts.items():
         lines += [f"### {env}", "", *markdown_table(rows), ""]
         lines += [text for note in table.under[env] for text in (note, "")]
-    notes = [*table.notes, *([f"Command: `{command}`"] if command else [])]
+    notes = [*table.notes, f"Command: `{command}`"]
     return "\n".join([*lines, *(f"- {note}" for note in notes)]) + "\n"
 
 

@@ -182,8 +182,8 @@ def find_agent(text: str) -> Agent:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     name = named if equals else own_name
     shipped = file.stem if file.resolve() == _agent_file(file.stem).resolve() else None
-    is_shipped = name in agents()
-    _check_name(name, base, changes, is_taken=is_shipped and (shipped != name or bool(changes)))
+    is_itself = shipped == name and not changes
+    _check_name(name, base, changes, is_taken=name in agents() and not is_itself)
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")
