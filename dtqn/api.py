@@ -20,6 +20,7 @@ from dtqn.program import program
 from dtqn.settings import presets, trust
 from dtqn.settings.config import Config, ConfigError, setting_of, spelled, wrong
 from dtqn.settings.task import task_of
+from dtqn.settings.values import typed
 from dtqn.training import objects
 from dtqn.training.directory import RunDir, trained_at
 from dtqn.training.metrics import Row, frame, is_evaluation, read_rows
@@ -244,6 +245,5 @@ def _texts(given: Mapping[str, Any], began: RunDir | None = None, group: str = "
                 raise wrong(name, value, right)
             found[name] = yaml.safe_dump([value], default_flow_style=True, width=10**9).strip()[1:-1]
         else:
-            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            found[name] = text.lower() if isinstance(value, bool | None) else text
+            found[name] = typed(value)
     return found

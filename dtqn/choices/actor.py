@@ -30,7 +30,7 @@ class Processes(Member):
     step_timeout: float = Field(300.0, gt=0, le=1_000_000)
     """Seconds without an answer after which a worker counts as hung, and is replaced."""
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         if self.num_workers > (num_envs := run.actor.num_envs):
             yield (
                 f"actor.pool.num_workers is {self.num_workers}, above actor.num_envs {num_envs}: "

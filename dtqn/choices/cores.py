@@ -33,29 +33,34 @@ class Core(Member):
     @property
     def memory_window(self) -> int | None:
         """W, the steps whose stored memory makes the core's state; None: the core tells when it is built."""
-        return 1
+        if self.is_own:
+            return None
+        return 1 if self.remembers and not self.is_windowed else 0
 
     @property
     def reach(self) -> int | None:
         """Steps back beyond which nothing can change its output; None where there is no such limit."""
-        return None
+        return None if self.remembers else 0
 
     @property
     def auxiliary_loss(self) -> str | None:
         """The loss that `learner.auxiliary_weight` weighs, `module:name`; a class where it has parameters."""
         return None
 
-    def width_misfit(self, width: int) -> str | None:
-        """Why the core cannot have features of this width, and what to try; None where it can."""
-        heads = 1 if self.is_own else getattr(self, "num_heads", 1)
+    def misfits(self, run: Any) -> Iterator[str]:
+        width, heads = run.network.width, 1 if self.is_own else getattr(self, "num_heads", 1)
         is_even = getattr(self, "positions", "none") == "sinusoidal"  # sinusoids come in pairs
         if width % heads:
             step = math.lcm(heads, 2) if is_even else heads
             fitting = max(1, round(width / step)) * step
-            return f", not a multiple of network.core.num_heads {heads}; try {fitting}"
-        if width % 2 and is_even:
-            return f"; the sinusoids of positions need an even width; try {width + heads}"
-        return None
+            yield (
+                f"network.width is {width}, not a multiple of network.core.num_heads {heads}; try {fitting}"
+            )
+        elif width % 2 and is_even:
+            yield (
+                f"network.width is {width}; the sinusoids of positions need an even width; "
+                f"try {width + heads}"
+            )
 
 
 class _Layers(Core):
@@ -123,7 +128,8 @@ class GTrXL(_Relative):
     compressed_slots: int = Field(0, ge=0, le=1_000_000)
     """C, memory slots beyond `memory_length`, each compressing 4 timesteps (Rae et al. 2019); 0: none."""
 
-    def misfits(self) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
+        yield from super().misfits(run)
         if self.compressed_slots and self.adaptive_span:
             yield (
                 f"network.core.compressed_slots is {self.compressed_slots} with network.core.adaptive_span "
@@ -182,7 +188,8 @@ class DTQN(_Transformer):
     final_norm: bool = False
     """Apply LayerNorm after the last layer too."""
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
+        yield from super().misfits(run)
         length, learned, before = self.context_length, run.replay.learn_length, run.replay.burn_in_length
         if before + learned != length:
             yield (
@@ -200,10 +207,6 @@ class DTQN(_Transformer):
         yield from super().unread_in(run)
         if self.gate == "residual":
             yield "share_gates"
-
-    @property
-    def memory_window(self) -> int | None:
-        return 0
 
     @property
     def reach(self) -> int | None:
@@ -263,23 +266,11 @@ class Forgetful(Core):
     made_by = "dtqn.networks.stack:make_none"
     remembers = False
 
-    @property
-    def memory_window(self) -> int | None:
-        return 0
-
-    @property
-    def reach(self) -> int | None:
-        return 0
-
 
 class OwnCore(_Heads, _Memory, Own):
     """A core that a user has written, which may read what many of the suite's have."""
 
     rounds = True
-
-    @property
-    def memory_window(self) -> int | None:
-        return None
 
 
 CORES = Choice(GTrXL, CoBERL, LSTM, GRU, MinGRU, LRU, DeltaNet, DTQN, Forgetful, own=OwnCore)

@@ -61,7 +61,7 @@ class DTQNEncoder(_Embedding):
     made_by = "dtqn.networks.dtqn_encoder:DTQNEncoder"
     initialised_by = "dtqn.networks.dtqn_encoder:initialise_as_dtqn"
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         if (weights := getattr(run.network.core, "initial_weights", "torch")) != "torch":
             yield (
                 f"network.core.initial_weights is {weights}, but network.encoder is dtqn, whose initial "
@@ -76,7 +76,7 @@ class PartsEncoder(_Rewarded, _Pictures, _Numbers):
     made_by = "dtqn.networks.darqn:PartsEncoder"
     gives_parts = True
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         if not run.network.core.reads_parts:
             yield (
                 f"network.encoder is parts with network.core {run.network.core.name}, which attends to no "

@@ -28,7 +28,7 @@ class Replayed(Batches):
 
     size: int = Field(32, ge=1)
     """B, sequences in a batch."""
-    env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 48.0
+    env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 48.0
     """Environment steps (summed over all environments, after warm-up) per update; auto: 48, or
     0.6 times `replay.learn_length` if that is more."""
 
@@ -54,7 +54,7 @@ class Rollouts(Batches):
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         return self.length * num_envs / (self.epochs * self.minibatches)
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         count, num_envs = self.minibatches, run.actor.num_envs
         if run.network.core.is_windowed:
             yield (

@@ -32,14 +32,12 @@ class Categorical(Member):
     v_max: float = 10.0
     """Largest atom: a return after `reward_scale` and value rescaling."""
 
-    def misfits(self) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         if self.v_min >= self.v_max:
             yield (
                 f"network.distribution.v_min is {self.v_min}, not below network.distribution.v_max "
                 f"{self.v_max}; try {self.v_max - 1}"
             )
-
-    def misfits_in(self, run: Any) -> Iterator[str]:
         scale, largest = run.learner.reward_scale, max(abs(self.v_min), abs(self.v_max))
         if scale != "auto" and not run.learner.value_rescaling and scale > largest:
             yield (

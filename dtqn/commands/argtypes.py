@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
-from pydantic.fields import FieldInfo
-
-from dtqn.settings.values import legal, read
+from dtqn.settings.values import Number, legal
 from dtqn.training.directory import trained_at
 
 
@@ -25,15 +22,14 @@ def trained(text: str) -> Path:
 
 
 def _kind(number: type[int] | type[float], **limits: Any) -> Any:
-    """The kind of numbers within the limits, read as settings are."""
-    annotated: Any = Annotated[number, Field(**limits, allow_inf_nan=False)]
-    field, adapter = FieldInfo.from_annotation(annotated), TypeAdapter[float](annotated)
+    """The kind of numbers within the limits."""
+    wanted = Number(number, **limits)
 
     def kind(text: str) -> float:
         try:
-            return adapter.validate_python(read(text, field))
+            return wanted.read(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text} must be {legal(field, text)}") from None
+            raise argparse.ArgumentTypeError(f"{text} must be {legal(wanted.field, text)}") from None
 
     return kind
 

@@ -13,9 +13,9 @@ from pydantic.fields import FieldInfo
 
 from dtqn.program import program
 from dtqn.settings import gone, presets, trust
-from dtqn.settings.config import ConfigError, fields_of, having, setting_of, spelled
+from dtqn.settings.config import ConfigError, fields_of, flag, having, setting_of, spelled
 from dtqn.settings.group import Group
-from dtqn.settings.values import legal, nearest
+from dtqn.settings.values import legal, nearest, typed
 from dtqn.text import columns
 
 HELPED = {
@@ -124,7 +124,7 @@ class Parser(argparse.ArgumentParser):
             if group not in groups:
                 groups[group] = self.add_argument_group(group)
             (groups[group] or self).add_argument(
-                f"--{name}" if group else f"--{name.replace('_', '-')}",
+                flag(name),
                 dest=name,
                 default=argparse.SUPPRESS,
                 metavar="X",
@@ -138,7 +138,7 @@ class Parser(argparse.ArgumentParser):
             once = "append" if list[str] in get_args(field.annotation) else "store"
             more = {"nargs": "?", "const": "true"} if field.annotation is bool else {"action": once}
             group.add_argument(
-                f"--{name.replace('_', '-')}",
+                flag(name),
                 default=argparse.SUPPRESS,
                 metavar="X",
                 required=field.is_required(),
@@ -153,7 +153,7 @@ def told(name: str) -> str:
 
 
 def _told(field: FieldInfo, usual: Any, of: Sequence[str] = ()) -> str:
-    notes = [legal(field), *([] if field.is_required() else [f"default {_as_typed(usual)}"])]
+    notes = [legal(field), *([] if field.is_required() else [f"default {typed(usual)}"])]
     notes += [f"for {', '.join(of)}"] if of else []
     return f"{_description(field)} [{'; '.join(notes)}]"
 
@@ -162,19 +162,14 @@ def _description(field: FieldInfo) -> str:
     return (field.description or "").replace("None", "none")  # as it is typed
 
 
-def _as_typed(value: Any) -> str:
-    value = getattr(value, "name", value)
-    return "none" if value is None else str(value).lower()
-
-
 def listing(names: Sequence[str]) -> list[str]:
     """A line for each setting, below the beginning of its name; the last one says how to see all about it."""
     groups: dict[str, list[list[str]]] = {}
     for name in names:
         group, dot, leaf = name.rpartition(".")
         field = fields_of()[name]
-        typed = f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}"
-        row = [typed, _as_typed(presets.usual(name)), _description(field)]
+        place = f"  {leaf}" if dot else f"  {leaf.replace('_', '-')}"
+        row = [place, typed(presets.usual(name)), _description(field)]
         groups.setdefault(f"--{group}{dot}NAME", []).append(row)
     lines = []
     for group, rows in groups.items():

@@ -7,7 +7,7 @@ keeps what came out, so that nothing is played twice and the table and the figur
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class Played(NamedTuple):
     agent: str
     seed: int
     settings_hash: str
+    """Of all settings, those above included."""
     env: str
     timesteps: int | None
     """Of the longest episode; None: there is no limit."""
@@ -53,35 +54,29 @@ def read_tasks(names: Sequence[str]) -> list[str]:
     return tasks
 
 
-def check(configs: Sequence[Config], tasks: Sequence[str], say: Callable[[str], None]) -> None:
-    """Say what is out of an agent's reach; a ConfigError where a task has other spaces than a run's own."""
+def check(configs: Sequence[Config], tasks: Sequence[str]) -> None:
+    """Print what is out of an agent's reach; a ConfigError where a task has other spaces than a run's own."""
     for config in {(config.env, config.agent): config for config in configs}.values():
         for env in tasks:
             if warning := out_of_reach(config, on_task(config, {"env": env})):
-                say(f"warning: {warning}")
+                print(f"warning: {warning}", flush=True)
 
 
-def measured(
-    configs: Sequence[Config], runs_dir: Path, tasks: Sequence[str], file: Path, say: Callable[[str], None]
-) -> list[Played]:
+def measured(configs: Sequence[Config], runs_dir: Path, tasks: Sequence[str], file: Path) -> list[Played]:
     """What finished runs reach on their own task and the others, kept in a JSON file."""
-    known = {_key(one): one for one in _read(file)}
+    known = {(one.settings_hash, one.env): one for one in _read(file)}
     found = []
     for config in configs:
         directory, digest = RunDir.of_config(config, runs_dir), config_hash(config)
         name = f"{config.agent} seed {config.seed} trained on {config.env}"
         for env in dict.fromkeys([config.env, *tasks]):
-            key = (digest, config.env, config.agent, config.seed, env)
+            key = digest, env
             if key not in known and directory.read_result() is not None:
-                say(f"{env}: {EPISODES} episodes of {name}")
+                print(f"{env}: {EPISODES} episodes of {name}", flush=True)
                 known[key] = _play(config, digest, directory, env)
                 write_whole(file, json.dumps([one._asdict() for one in known.values()], indent=1) + "\n")
             found += [known[key]] if key in known else []
     return found
-
-
-def _key(one: Played) -> tuple[Any, ...]:
-    return one.settings_hash, one.trained_on, one.agent, one.seed, one.env
 
 
 def _play(config: Config, digest: str, directory: RunDir, env: str) -> Played:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import (
@@ -30,7 +30,8 @@ from dtqn.experiments.search import Search, chosen_yaml, note, to_markdown
 from dtqn.experiments.suites import RECORDS, Suite, SuiteTask
 from dtqn.files import write_whole
 from dtqn.settings import presets
-from dtqn.settings.config import Config, ConfigError, wrong
+from dtqn.settings.config import Config, ConfigError, flag, wrong
+from dtqn.settings.names import folder_of
 from dtqn.settings.record_files import SUFFIX
 from dtqn.settings.task import task_of
 from dtqn.settings.values import nearest
@@ -38,7 +39,7 @@ from dtqn.text import terminal_width
 from dtqn.training import chance_level, machine, objects
 from dtqn.training.directory import RunDir, config_hash, make_writable
 from dtqn.training.display import RunsView
-from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, Row, whole
+from dtqn.training.metrics import METRICS, SUMMARISED, SUMMARISED_IN_WORDS, whole
 
 
 class Comparison(NamedTuple):
@@ -86,7 +87,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     configs = plan(list(agents.values()), seeds, own.config, given, suite, not own.records_only)
     search = search and search.settled(as_they_are, configs)
     others = also.read_tasks(names("--also", own.also)) if own.also else []
-    also.check(configs, others, lambda line: print(line, flush=True))
+    also.check(configs, others)
     only_here = next(filter(objects.kept, configs), configs[0])
     objects.settled(only_here, own.jobs)
     if line := objects.told(only_here):
@@ -111,8 +112,7 @@ def _suite(own: options.Comparison, given: Mapping[str, Any]) -> Suite | None:
         return None
     for setting in ("env", "total_env_steps"):
         if setting in given:
-            option = f"--{setting.replace('_', '-')}"
-            raise wrong(option, given[setting], "leave it out with --suite, which sets it")
+            raise wrong(flag(setting), given[setting], "leave it out with --suite, which sets it")
     suite = suites.read(name, share)
     return suite if tasks is None else suite.only(tasks)
 
@@ -211,9 +211,7 @@ def plan(
         for seed in seeds
     ]
     for config in configs[:: len(seeds)]:
-        spec = task_of(config)
-        if suite is not None:
-            suite.check_scores(config.env, spec.has_success)
+        task_of(config)
         preflight.check(config, here)
     return configs
 
@@ -221,13 +219,13 @@ def plan(
 def default_folder(configs: Sequence[Config], runs_dir: Path, suite: Suite | None = None) -> Path:
     """`<runs_dir>/compare/<task or suite>-<hash>`: one folder for one set of runs."""
     tasks = list(dict.fromkeys(config.env for config in configs))
-    name = re.sub(r"[^\w.-]+", "-", tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
+    name = folder_of(tasks[0]) if len(tasks) == 1 else f"{len(tasks)}-tasks"
     name = name if suite is None else suite.name
     digest = hashlib.sha256(json.dumps(sorted(map(config_hash, configs))).encode()).hexdigest()
     return runs_dir / "compare" / f"{name}-{digest[:8]}"
 
 
-def compare(of: Comparison, out: TextIO | None = None) -> int:
+def compare(of: Comparison) -> int:
     """Train what has not finished and write the comparison; the program's exit code.
 
     Returns:
@@ -237,38 +235,36 @@ def compare(of: Comparison, out: TextIO | None = None) -> int:
     Raises:
         ConfigError: before anything is trained, where nothing can be written to its folders.
     """
-    out, shelf = out or sys.stdout, Records(of.own.records)
+    shelf, scores = Records(of.own.records), scores_of(of.configs, of.suite)
     if of.own.runs_dir in of.folder.parents:  # as by default
         make_writable("--runs-dir", of.own.runs_dir)
     make_writable("--out", of.folder)
-    scores = scores_of(of.configs, of.suite)
-    outcomes, caught = _gathered(of, shelf, out)
+    outcomes, caught = _gathered(of, shelf)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
-        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on", file=out)
+        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on")
         return 128 + caught
-    table = _written(of, outcomes, scores, out)
-    if (width := terminal_width(out)) is None:
+    table = _written(of, outcomes, scores)
+    if (width := terminal_width(sys.stdout)) is None:
         told = f"{comparison_table.to_text(table)}\ntable and curves"
     else:
         told = (
             f"{comparison_table.to_terminal(table, width)}\nwhole table, {len(table.notes)} notes and curves"
         )
-    print(f"\n{told} in {of.folder}", file=out)
+    print(f"\n{told} in {of.folder}")
     if of.also:
-        _play_also(of, out)
+        _play_also(of)
     if shelf.unwritten:
-        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above", file=out)
+        print(f"{shelf.unwritten} of these runs left no record in {of.own.records}, as said above")
     return 1 if shelf.unwritten or any(outcome.state == "failed" for outcome in outcomes) else 0
 
 
 def _written(
-    of: Comparison, outcomes: Sequence[Outcome], scores: Mapping[str, Sequence[Score]], out: TextIO
+    of: Comparison, outcomes: Sequence[Outcome], scores: Mapping[str, Sequence[Score]]
 ) -> comparison_table.Table:
     """The table, which has been written with the curves and all else."""
-    measured = chance_level.measured(
-        of.configs, of.folder / "random.json", lambda line: print(line, file=out, flush=True)
-    )
+    say = functools.partial(print, flush=True)
+    measured = chance_level.measured(of.configs, of.folder / "random.json", say)
     floors = {
         env: floor if of.suite is None else _known(floor, scores[env]) for env, floor in measured.items()
     }
@@ -290,17 +286,15 @@ def _written(
     return table
 
 
-def _play_also(of: Comparison, out: TextIO) -> None:
+def _play_also(of: Comparison) -> None:
     """Trained agents on the other tasks: a table and a figure of their own."""
     file = of.folder / "also.json"
-    played = also.measured(
-        of.configs, of.own.runs_dir, of.also, file, lambda line: print(line, file=out, flush=True)
-    )
+    played = also.measured(of.configs, of.own.runs_dir, of.also, file)
     if not played:
-        print("--also: no weights of these runs are here", file=out)
+        print("--also: no weights of these runs are here")
         return
     comparison_pictures.draw_also(played, of.folder)
-    print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n", file=out)
+    print("", *also.lines(played), f"figure and values in {file.with_suffix('')}.*", sep="\n")
 
 
 def _searched(of: Comparison, search: Search, runs: Sequence[Figures]) -> str:
@@ -339,16 +333,17 @@ def _table(
     return comparison_table.Table(lines, of.own.baseline, under, notes, comparison_notes.ended_early(runs))
 
 
-def _gathered(of: Comparison, shelf: Records, out: TextIO) -> tuple[list[Outcome], int | None]:
+def _gathered(of: Comparison, shelf: Records) -> tuple[list[Outcome], int | None]:
     """The outcome of each run, those without a record trained; the signal that came."""
     known = [shelf.find(config) or _untrained(of, config) for config in of.configs]
     for problem in shelf.problems:
-        print(problem, file=out)
+        print(problem)
     if None in known:
         make_writable("--runs-dir", of.own.runs_dir)
-        shelf.check_writable()
+        if of.own.records is not None:
+            make_writable("--records", of.own.records.parent)
     found = [one or _job(config, of.own.runs_dir) for one, config in zip(known, of.configs, strict=True)]
-    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf, out)
+    caught = _train([one for one in found if isinstance(one, Job)], of.own.jobs or 1, shelf)
     return [_outcome(one) if isinstance(one, Job) else one for one in found], caught
 
 
@@ -356,14 +351,15 @@ def _untrained(of: Comparison, config: Config) -> Outcome | None:
     """What is told of a run that is not to be trained; None of one that is, or that has finished."""
     if not of.own.records_only or RunDir.of_config(config, of.own.runs_dir).read_result() is not None:
         return None
-    return Outcome(config, "not trained", [], None, "no directory", "--records-only")
+    return Outcome(config, "not trained", "no directory", "--records-only")
 
 
 def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Sequence[Score]]:
     """The scores that judge the runs of each task: a suite's, or success, or else the return.
 
     Raises:
-        ConfigError: one run's settings define success on a task, another run's do not.
+        ConfigError: one run's settings define success on a task, another run's do not; or a suite asks for
+            one where there is none.
     """
     first: dict[str, Config] = {}
     for config in configs:
@@ -374,9 +370,14 @@ def scores_of(configs: Sequence[Config], suite: Suite | None) -> dict[str, Seque
                 f"task.success: {does.agent} seed {does.seed} has a success on {config.env}, {lacks.agent} "
                 f"seed {lacks.seed} has none, so they have no score in common; must be set for all or none"
             )
-    if suite is not None:
-        return {task.name: task.scores for task in suite.tasks}
-    return {config.env: [SUCCESS if task_of(config).has_success else RETURN] for config in configs}
+    if suite is None:
+        return {env: [SUCCESS if task_of(config).has_success else RETURN] for env, config in first.items()}
+    scores: dict[str, Sequence[Score]] = {task.name: task.scores for task in suite.tasks}
+    for env, config in first.items():
+        if "success" in [score.of for score in scores[env]] and not task_of(config).has_success:
+            told = f"a score of {env} is success, but the task defines no success; try return"
+            raise ConfigError(f"{suite.path}: {told}")
+    return scores
 
 
 def _known(floor: EvaluationResult, scores: Sequence[Score]) -> EvaluationResult:
@@ -394,14 +395,14 @@ def _job(config: Config, runs_dir: Path) -> Job:
     return Job(f"{config.env} {config.agent} seed {config.seed}", directory)
 
 
-def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> int | None:
+def _train(jobs: Sequence[Job], at_once: int, shelf: Records) -> int | None:
     """Run all that have not finished, and keep their records; the signal that ended it, if one did."""
 
     def kept(job: Job) -> str:
-        rows, result = _rows_and_result(job)
-        return "" if result is None else shelf.keep(job.config, result, rows)
+        record = _outcome(job).record
+        return "" if record is None else shelf.keep(job.config, record)
 
-    with RunQueue(at_once) as queue, contextlib.closing(RunsView(out, queue.jobs)) as view:
+    with RunQueue(at_once) as queue, contextlib.closing(RunsView(sys.stdout, queue.jobs)) as view:
         for job in jobs:
             queue.add(job)
         for changed in queue.changes():
@@ -412,15 +413,8 @@ def _train(jobs: Sequence[Job], at_once: int, shelf: Records, out: TextIO) -> in
     return queue.caught
 
 
-def _rows_and_result(job: Job) -> tuple[list[Row], dict[str, Any] | None]:
-    """Its rows, which it has read already, and its result; None where it has not finished."""
-    result = job.directory.read_result()
-    return whole(job.directory.metrics_file, job.rows, result), result
-
-
 def _outcome(job: Job) -> Outcome:
-    (rows, result), where = _rows_and_result(job), str(job.directory.path)
-    if result is not None:
-        return of_finished(job.config, result, rows, where)
-    error = job.error if job.state == "failed" else ""
-    return Outcome(job.config, job.state, rows, None, where, error)
+    where, result = str(job.directory.path), job.directory.read_result()
+    if result is None:
+        return Outcome(job.config, job.state, where, job.error if job.state == "failed" else "")
+    return of_finished(job.config, result, whole(job.directory.metrics_file, job.rows, result), where)

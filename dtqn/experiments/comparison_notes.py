@@ -53,8 +53,9 @@ def notes(
         "What the columns mean: docs/compare.md.",
         f"Seeds: {seeds}, for every agent.",
         f"Settings given for all alike: {told}.",
-        *_of_configs(_OF_CONFIGS, configs),
     ]
+    for what, value in _OF_CONFIGS.items():
+        lines += _told(what, [(config.env, config.agent, value(config)) for config in configs])
     for what, key in _OF_RUNS.items():
         lines += _told(what, [(run["env"], run["agent"], run[key]) for run in finished])
     lines += _unlike(configs)
@@ -88,14 +89,6 @@ def _told(what: str, values: Sequence[tuple[str, str, object]]) -> list[str]:
         return [f"{what}{_DIFFER}{'; '.join(each)}."]
     of_each = [f"{text} in {env}" for env, (text,) in of_task.items()]
     return [f"{what}: {next(iter(having)) if len(having) == 1 else '; '.join(of_each)}, for every agent."]
-
-
-def _of_configs(table: Mapping[str, Callable[[Config], object]], configs: Sequence[Config]) -> list[str]:
-    told = (
-        _told(what, [(config.env, config.agent, value(config)) for config in configs])
-        for what, value in table.items()
-    )
-    return [line for lines in told for line in lines]
 
 
 def _is_published(agent: str) -> bool:

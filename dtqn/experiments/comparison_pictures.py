@@ -115,13 +115,11 @@ def _over_time(
     """A panel of a task's success, or of the return where it defines none."""
     spec = task_of(runs[0].config)
     name = "success" if spec.has_success else "return"
-    agents: dict[str, list[Outcome]] = {}
+    agents: dict[str, list[Sequence[Row]]] = {}
     for run in runs:
-        if run.state == "finished":
-            agents.setdefault(run.config.agent, []).append(run)
-    curves = [
-        curve(agent, [run.rows for run in mine], f"eval/{name}", clock) for agent, mine in agents.items()
-    ]
+        if run.record is not None:
+            agents.setdefault(run.config.agent, []).append(run.record.rows)
+    curves = [curve(agent, rows, f"eval/{name}", clock) for agent, rows in agents.items()]
     chance = floor.success if spec.has_success else floor.episode_return
     blind = next((score.observation_alone for score in scores if score.of == name), None)
     return plots.Panel(env, name, curves, spec.success_ceiling, chance, observation_alone=blind)

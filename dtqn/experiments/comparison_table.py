@@ -37,44 +37,44 @@ _OF_RUN = (
 
 
 def run_figures(run: Outcome, scores: Sequence[Score], metrics: Sequence[str] = ()) -> Figures:
-    """A run's figures by the rows of its metrics; None, and its error, where it has not finished.
+    """A run's figures by its record; None, and its error, where it has not finished.
 
     Args:
         scores: of the run's task, that which runs are compared by first.
         metrics: names of those that get a column.
     """
-    config, result, total = run.config, run.result, run.config.total_env_steps
+    config, record, total = run.config, run.record, run.config.total_env_steps
     others = [each for each in scores if each.name not in ("success", "return")]
     known: Figures = {"env": config.env, "agent": config.agent, "seed": config.seed, "run_dir": run.where}
     known["beside"] = dict.fromkeys([*(each.name for each in others), *metrics])
     known |= {"score_name": scores[0].name, "changed_at": ()}
     figures = dict.fromkeys(_OF_RUN) | known
-    evaluations = [row for row in run.rows if is_evaluation(row)]
-    if result is None or not evaluations:
+    if record is None:
         return figures | {"error": run.error or "no result"}
-    score = scores[0].value(run.rows, total)
+    rows, result = record.rows, record.result
+    score = scores[0].value(rows, total)
     if score is None:
         return figures | {"error": f"it has no {scores[0].explained}"}
-    last, seconds, bar = evaluations[-1], result["seconds"], scores[0].bar
-    beside = {each.name: each.value(run.rows, total) for each in others}
-    counted = run.num_evaluations
+    evaluations = [row for row in rows if is_evaluation(row)]
+    last, bar = evaluations[-1], scores[0].bar
+    beside = {each.name: each.value(rows, total) for each in others}
     return figures | {
         "score": score,
         "normalised": scores[0].normalised(score),
-        "beside": beside | {name: run.metrics.get(name) for name in metrics},
+        "beside": beside | {name: record.metrics.get(name) for name in metrics},
         **{name: last.get(f"eval/{name}") for name in ("success", "return", "length")},
         "episodes": int(_value(last, "eval/episodes")),
-        "evaluations": len(evaluations) if counted is None else counted,
+        "evaluations": record.num_evaluations or len(evaluations),
         **{name: int(_value(last, name)) for name in ("env_steps", "learner_steps")},
-        "minutes": seconds / 60,
+        "minutes": result.seconds / 60,
         **{f"{name}_of_last": last_evaluations(evaluations, name) for name in ("success", "return")},
         "failed": None if bar is None else score < bar,
         **_solved(evaluations, judged_by(scores), total),
-        "updates_per_second": _value(last, "learner_steps") / max(seconds, 1e-9),
-        **{name: result.get(name) for name in ("parameters", "threads", "device", "machine")},
-        "program": ", ".join(f"{name} {version}" for name, version in result["program"].items()),
-        "code": ", ".join(result.get("code") or []) or None,
-        "changed_at": result.get("changed_at") or (),
+        "updates_per_second": _value(last, "learner_steps") / max(result.seconds, 1e-9),
+        **{name: getattr(result, name) for name in ("parameters", "threads", "device", "machine")},
+        "program": ", ".join(f"{name} {version}" for name, version in result.program.items()),
+        "code": ", ".join(result.code) or None,
+        "changed_at": result.changed_at,
     }
 
 
@@ -171,7 +171,7 @@ class Group:
             solved += mean > score.solved_above
         return solved
 
-    def improved(self) -> Estimate | None:
+    def improved(self) -> Figures | None:
         """The probability that a run beats one of the baseline, scores above a task's bar cut to it."""
         if not self.is_full or self.agent == self.baseline:
             return None
@@ -180,7 +180,7 @@ class Group:
             [np.minimum(sample, bar) for sample, bar in zip(each, bars, strict=True)]
             for each in (self.samples, self.theirs)
         ]
-        return improved(*cut)
+        return _as_figures(improved(*cut))
 
 
 class Figure(NamedTuple):
@@ -211,6 +211,12 @@ def _mean_of(key: str, column: str) -> Figure:
     return Figure(key, lambda of: of.mean(key), column, _formatted(".3g"), single=True)
 
 
+def _success(key: str, column: str) -> Figure:
+    return Figure(
+        key, lambda of: of.mean(key) if of.is_full and of.has_success else None, column, _formatted(".1%")
+    )
+
+
 def _of_runs(runs: int, line: Figures) -> str:
     if not runs:
         return "-"
@@ -237,19 +243,9 @@ FIGURES = (
     Figure("runs", lambda of: len(of.runs), "runs", _of_runs),
     Figure("fewest", lambda of: min(map(len, of.samples))),
     Figure("score", lambda of: of.scale or "return"),
-    Figure(
-        "success",
-        lambda of: of.mean("success") if of.is_full and of.has_success else None,
-        "success",
-        _formatted(".1%"),
-    ),
+    _success("success", "success"),
     _mean_of("return", "return"),
-    Figure(
-        "success_of_last",
-        lambda of: of.mean("success_of_last") if of.is_full and of.has_success else None,
-        "success, last ten",
-        _formatted(".1%"),
-    ),
+    _success("success_of_last", "success, last ten"),
     _mean_of("return_of_last", "return, last ten"),
     Figure("beside", lambda of: of.beside()),
     Figure(
@@ -266,7 +262,7 @@ FIGURES = (
     Figure("maximum", lambda of: max(of.pooled, default=None)),
     Figure(
         "iqm",
-        lambda of: iqm(of.samples, *of.bounds) if of.pooled else None,
+        lambda of: _as_figures(iqm(of.samples, *of.bounds)) if of.pooled else None,
         "IQM of {score} [95 %]",
         lambda found, line: _with_ends(found, lambda value: scored(value, line["score"])),
     ),
@@ -301,10 +297,14 @@ def scored(value: float, score: str) -> str:
     return format(value, ".1%" if score == SUCCESS.name else ".3f" if score == NORMALISED else ".3g")
 
 
-def _with_ends(found: Estimate, form: Callable[[float], str]) -> str:
-    if found.low is None or found.high is None:
-        return form(found.value)
-    return f"{form(found.value)} [{form(found.low)}, {form(found.high)}]"
+def _as_figures(found: Estimate | None) -> Figures | None:
+    return None if found is None else found._asdict()
+
+
+def _with_ends(found: Figures, form: Callable[[float], str]) -> str:
+    if found["low"] is None or found["high"] is None:
+        return form(found["value"])
+    return f"{form(found['value'])} [{form(found['low'])}, {form(found['high'])}]"
 
 
 def cells(line: Figures, baseline: str | None) -> dict[str, str]:
@@ -338,8 +338,7 @@ def agent_lines(
     """
     lines = []
     for name, envs in groups.items():
-        present = {run["agent"] for run in runs if run["env"] in envs}
-        agents = [agent for agent in dict.fromkeys(run["agent"] for run in runs) if agent in present]
+        agents = dict.fromkeys(run["agent"] for run in runs if run["env"] in envs)
         made = [Group(name, envs, agent, runs, baseline, scores) for agent in agents]
         here: list[Figures] = [
             {figure.key: None if figure.single and len(envs) > 1 else figure.of(group) for figure in FIGURES}
@@ -407,8 +406,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 class Table(NamedTuple):
     """The content of the table's files, whatever their form."""
 
-    lines: Sequence[Figures]
-    """A task's together, with `all tasks` at the end where there are several."""
+    rows: Sequence[Figures]
+    """As docs/compare.md explains; a task's together, with `all tasks` at the end where there are several."""
     baseline: str | None
     under: Mapping[str, Sequence[str]]
     """By task, what stands right below its table."""
@@ -420,19 +419,11 @@ class Table(NamedTuple):
     def parts(self) -> dict[str, list[list[str]]]:
         """For each task its header and rows, without the columns in which no row has a figure."""
         found: dict[str, list[list[str]]] = {}
-        for env in dict.fromkeys(line["env"] for line in self.lines):
-            texts = [cells(line, self.baseline) for line in self.lines if line["env"] == env]
+        for env in dict.fromkeys(line["env"] for line in self.rows):
+            texts = [cells(line, self.baseline) for line in self.rows if line["env"] == env]
             kept = [name for name in texts[0] if any(text[name] != "-" for text in texts)]
             found[env] = [kept, *([text[name] for name in kept] for text in texts)]
         return found
-
-    @property
-    def rows(self) -> list[Figures]:
-        """The lines as `table.json` has them, which docs/compare.md explains."""
-        return [
-            {name: value._asdict() if isinstance(value, Estimate) else value for name, value in line.items()}
-            for line in self.lines
-        ]
 
     def __repr__(self) -> str:
         return to_text(self)
@@ -454,7 +445,7 @@ def to_terminal(table: Table, width: int) -> str:
     """The most telling columns and at most three notes, in lines that fit."""
     lines = [table.above, ""] if table.above else []
     for env, rows in table.parts.items():
-        score = next(line["score"] for line in table.lines if line["env"] == env)
+        score = next(line["score"] for line in table.rows if line["env"] == env)
         heads = {each.key: each.column.format(score=score, baseline=table.baseline) for each in FIGURES}
         groups = [[heads[key] for key in keys if heads[key] in rows[0]] for keys in _TELLING]
         names = [there[0] for there in groups if there]
@@ -478,17 +469,13 @@ def _fitting(names: list[str], texts: Sequence[dict[str, str]], score: str, widt
     return [*lines, ""]
 
 
-def to_markdown(table: Table, command: str = "") -> str:
-    """A table for each task, and the notes.
-
-    Args:
-        command: what has made it, to be told as the last note; empty to leave it out.
-    """
+def to_markdown(table: Table, command: str) -> str:
+    """A table for each task, the notes, and the command that has made it."""
     lines = [f"**{table.above}**", ""] if table.above else []
     for env, rows in table.parts.items():
         lines += [f"### {env}", "", *markdown_table(rows), ""]
         lines += [text for note in table.under[env] for text in (note, "")]
-    notes = [*table.notes, *([f"Command: `{command}`"] if command else [])]
+    notes = [*table.notes, f"Command: `{command}`"]
     return "\n".join([*lines, *(f"- {note}" for note in notes)]) + "\n"
 
 
@@ -502,8 +489,6 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 def read(file: Path) -> Table:
     """The table that `to_json` was written of."""
     content = json.loads(file.read_text(encoding="utf-8"))
-    for line in content["table"]:
-        line |= {key: Estimate(**line[key]) for key in ("iqm", "improvement") if line[key]}
     return Table(*(content[name] for name in ("table", "baseline", "under", "notes", "above")))
 
 
@@ -512,7 +497,7 @@ def to_json(table: Table, runs: Sequence[Figures]) -> str:
     content = {
         "above": table.above,
         "baseline": table.baseline,
-        "table": table.rows,
+        "table": list(table.rows),
         "runs": list(runs),
         "under": table.under,
         "notes": list(table.notes),

@@ -54,11 +54,14 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 class Process:
     """A run in a process of its own, which saves and ends when this one has gone, however it went."""
 
-    def __init__(
-        self, program: Sequence[str], directory: RunDir, threads: int, more: dict[str, str] | None = None
-    ) -> None:
-        """Begin or go on by `program --resume DIRECTORY`, with `more` variables; its log has its output."""
-        environment = worker_environment() | dict.fromkeys(_THREADS, str(threads)) | (more or {})
+    def __init__(self, program: Sequence[str], directory: RunDir, threads: int, gpu: str) -> None:
+        """Begin or go on by `program --resume DIRECTORY`; its log has its output.
+
+        Args:
+            gpu: that it sees alone; empty for all.
+        """
+        environment = worker_environment() | dict.fromkeys(_THREADS, str(threads))
+        environment |= {_VISIBLE: gpu} if gpu else {}
         environment[trust.VARIABLE] = "1"  # its settings have been looked at here
         with directory.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -114,26 +117,6 @@ class Thread:
         self._callbacks.stops = True
 
     kill = end  # it saves all the same: a thread cannot be ended
-
-
-class Starter:
-    """Starts runs. Of several GPUs one sees that with the fewest runs; alone it would take the first."""
-
-    def __init__(self, program: Sequence[str]) -> None:
-        self._program = program
-        self._on: list[tuple[str, Process]] = []
-
-    def start(self, directory: RunDir, config: Config) -> Process | Thread:
-        if objects.kept(config):  # no other process would find them
-            return Thread(directory)
-        gpus = [] if config.device == "cpu" else visible_gpus()
-        if len(gpus) < 2:
-            return Process(self._program, directory, config.num_threads)
-        self._on = [(gpu, process) for gpu, process in self._on if process.poll() is None]
-        gpu = min(gpus, key=[gpu for gpu, _ in self._on].count)
-        process = Process(self._program, directory, config.num_threads, {_VISIBLE: gpu})
-        self._on.append((gpu, process))
-        return process
 
 
 def visible_gpus() -> list[str]:
@@ -199,6 +182,8 @@ class Job:
         """By what its process was ended the first time, after which it is run once more."""
         self.rows: list[Row] = []
         """The rows of the metrics file so far, an earlier stretch's included."""
+        self.gpu = ""
+        """Of several GPUs that which its process sees."""
         self._process: Process | Thread | None = None
         self._asked: State | None = None
         self._size = -1
@@ -226,8 +211,19 @@ class Job:
         self.state, self.exit_code = "finished", 0
         return True
 
-    def _start(self, starter: Starter) -> None:
-        self._process, self.state = starter.start(self.directory, self.config), "running"
+    def _start(self, program: Sequence[str], busy: Sequence[str]) -> None:
+        """Start the run. Of several GPUs it sees that with the fewest runs; alone it would take the first.
+
+        Args:
+            busy: the GPU of each run that is running.
+        """
+        self.state = "running"
+        if objects.kept(self.config):  # no other process would find them
+            self._process = Thread(self.directory)
+            return
+        gpus = [] if self.config.device == "cpu" else visible_gpus()
+        self.gpu = min(gpus, key=busy.count) if len(gpus) > 1 else ""
+        self._process = Process(program, self.directory, self.config.num_threads, self.gpu)
 
     def _ask(self, state: State) -> None:
         """Let the run save and end, which is then in `state`."""
@@ -287,7 +283,7 @@ class RunQueue:
         self.at_once, self.jobs = at_once, list[Job]()
         self.news: list[str] = []
         """Lines for people about the present changes, such as a run that was killed."""
-        self._starter = Starter(program)
+        self._program = program
         self._signals = Signals()
 
     def __enter__(self) -> RunQueue:
@@ -371,7 +367,7 @@ class RunQueue:
         room = self.at_once - sum(job.state == "running" for job in self.jobs)
         untouched = (job for job in waiting if not job.directory.in_use)  # by another queue
         for job in itertools.islice(untouched, max(0, room)):
-            job._start(self._starter)
+            job._start(self._program, [one.gpu for one in self.jobs if one.state == "running"])
 
     def _interrupt(self) -> None:
         for job in self.jobs:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from dtqn.settings.config import wrong
+from dtqn.settings.config import flag, wrong
 from dtqn.settings.group import Group
 from dtqn.settings.values import legal
 
@@ -45,7 +45,7 @@ class Options(Group):
         except ValidationError as error:
             name, value = str(error.errors()[0]["loc"][0]), error.errors()[0]["input"]
             right = "a path" if value == "" else legal(cls.model_fields[name])
-            raise wrong(f"--{name.replace('_', '-')}", value, f"must be {right}") from None
+            raise wrong(flag(name), value, f"must be {right}") from None
 
 
 class Comparison(Options):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +37,6 @@ from dtqn.settings.layers import nested, of_today
 from dtqn.text import one_line
 from dtqn.training.directory import (
     HOW_IT_RUNS,
-    RunDir,
     apart,
     changed_settings,
     config_hash,
@@ -45,7 +45,6 @@ from dtqn.training.directory import (
     file_errors,
     hash_of,
     lasting_settings,
-    make_writable,
     resolved,
     run_identity,
 )
@@ -66,19 +65,12 @@ Columns = dict[str, list[float | int | None]]
 """Rows of metrics, a list a key."""
 
 
-class Identity(NamedTuple):
-    """The key of a run: two runs with the same one are the same run."""
+def identity(config: Config) -> dict[str, Any]:
+    """By dotted name the settings, but env, agent and seed, by which a run is told from another.
 
-    env: str
-    agent: str
-    seed: int
-    settings: str
-    """The settings that differ from today's defaults, as JSON by dotted name."""
-
-    @classmethod
-    def of(cls, config: Config) -> Identity:
-        settings = _decisive(apart(lasting_settings(resolved(config))))
-        return cls(config.env, config.agent, config.seed, json.dumps(settings, sort_keys=True))
+    They are those that decide its result and differ from today's defaults.
+    """
+    return _decisive(apart(lasting_settings(resolved(config))))
 
 
 def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,10 +130,10 @@ class Record(BaseModel):
     num_evaluations: int | None = None
     """How many the run had; None in early records, which have a row of each."""
     evaluations: Columns
-    """Every second, fourth, ... row of a long run, the last ones, and those that show when it was solved."""
+    """Of a long run the first row at or beyond each multiple of a power of two in env steps, the last ones,
+    and those that show when it was solved."""
     training: Columns
-    """The tally of training episodes: of a long run the first row at or beyond each multiple of a power of
-    two in env steps, and the last."""
+    """The tally of training episodes, of a long run thinned alike."""
     metrics: dict[str, float] = {}
     """Means over the second half of the run, by name (`late_means`); empty in early records."""
 
@@ -163,8 +155,8 @@ class Record(BaseModel):
         return dict(leaves(self.defaults)) | dict(leaves(self.settings))
 
     @functools.cached_property
-    def apart(self) -> dict[str, Any]:
-        """What its settings mean today, whatever the defaults were, and without what has gone.
+    def identity(self) -> dict[str, Any]:
+        """`identity` by what its settings mean today, whatever the defaults were, and without what has gone.
 
         A run with what has gone keeps that, so it is none of today. Of an early record, which does not tell
         the defaults, all that differed from these.
@@ -176,14 +168,6 @@ class Record(BaseModel):
         return apart(decisive) if self.defaults else decisive
 
     @functools.cached_property
-    def identity(self) -> Identity:
-        return Identity(self.env, self.agent, self.seed, json.dumps(self.apart, sort_keys=True))
-
-    @property
-    def key(self) -> str:
-        """Its name in its file."""
-        return record_files.key_of(dict(self))
-
     def rows(self) -> list[Row]:
         """The rows of the metrics file, as far as they are kept, in order."""
         rows = [*_rows(self.training), *_rows(self.evaluations)]
@@ -217,7 +201,7 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         "defaults": nested(usual),
         "result": {**result, "task": result.get("task") or run_identity(config).digest},
         "num_evaluations": len(evaluations),
-        "training": _columns(_tallies(tallies), _TRAINING),
+        "training": _columns(_thinned(tallies, _MOST_TALLIES), _TRAINING),
         "metrics": late_means(rows),
     }
     while True:
@@ -230,22 +214,13 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
 
 
 def _thinned(rows: Sequence[Row], most: int) -> list[Row]:
-    """At most so many, evenly, with the last one."""
-    found = list(rows)
-    while len(found) > most:
-        found = found[::-2][::-1]
-    return found
+    """The first row at or beyond each multiple of so many env steps, and the last row.
 
-
-def _tallies(rows: Sequence[Row]) -> list[Row]:
-    """The first row at or beyond each multiple of so many env steps, the least power of two that leaves few
-    enough, and the last row.
-
-    Epochs whose length is a multiple of that power, as POPGym's 65 536, end with the same rows as before
-    (`scores.best_epoch`).
+    It is the least power of two that leaves at most so many. Epochs whose length is a multiple of that power,
+    as POPGym's 65 536, end with the same rows as before (`scores.best_epoch`).
     """
     found, step = list(rows), 1
-    while len(found) > _MOST_TALLIES:
+    while len(found) > most:
         step *= 2
         firsts = {int(row["env_steps"] or 0) // step: row for row in reversed(rows)}
         found = [row for row in rows if row is rows[-1] or row is firsts[int(row["env_steps"] or 0) // step]]
@@ -279,24 +254,12 @@ class Outcome(NamedTuple):
     config: Config
     state: str
     """`finished`, or another word."""
-    rows: Sequence[Row]
-    """The rows of its metrics file, or of its record."""
-    result: Mapping[str, Any] | None
-    """The content of its `result.json`; None unless it has finished."""
     where: str
     """Its directory, or the name of its record."""
-    error: str
+    error: str = ""
     """Why there is no result; empty if there is one."""
-    num_evaluations: int | None = None
-    """How many evaluations it had; None: as many as `rows` has."""
-    metrics: Mapping[str, float] = {}
-    """Means over the second half of the run, by name; empty where they are not known."""
-
-
-def of_record(config: Config, record: Record, where: str) -> Outcome:
-    """The run of a record."""
-    rows, result = record.rows(), record.result.model_dump()
-    return Outcome(config, "finished", rows, result, where, "", record.num_evaluations, record.metrics)
+    record: Record | None = None
+    """None unless it has finished."""
 
 
 def of_finished(config: Config, result: Mapping[str, Any], rows: Sequence[Row], where: str) -> Outcome:
@@ -307,7 +270,7 @@ def of_finished(config: Config, result: Mapping[str, Any], rows: Sequence[Row], 
             may.
     """
     try:
-        return of_record(config, of_run(config, result, rows), where)
+        return Outcome(config, "finished", where, record=of_run(config, result, rows))
     except ValidationError as error:
         raise ConfigError(
             f"{where}: its result.json makes no record ({_why(error)}); remove that file, and the run's "
@@ -350,31 +313,26 @@ class Records:
         except (ValueError, RecursionError) as error:
             self.problems.append(f"{place}: is no record of a run ({_why(error)}); it is left as it is")
             return
-        self._found.setdefault(record.identity[:3], []).append(record)
+        self._found.setdefault((record.env, record.agent, record.seed), []).append(record)
 
     def find(self, config: Config) -> Outcome | None:
         """The first run with these settings on the task as it is now; None where there is no record of it."""
-        identity, problem = Identity.of(config), ""
-        for record in self._found.get(identity[:3], []):
-            name = f"{self._file}#{record.key}"
-            if record.identity != identity:
+        wanted, problem = identity(config), ""
+        for record in self._found.get((config.env, config.agent, config.seed), []):
+            name = f"{self._file}#{record_files.key_of(dict(record))}"
+            if record.identity != wanted:
                 problem = problem or f"{name}: {_differences(record, config)}"
                 continue
             digest = run_identity(config).digest
             if (task := record.result.task) == digest:
-                return of_record(config, record, name)
+                return Outcome(config, "finished", name, record=record)
             problem = f"{name}: the task {config.env} has changed since (digest {task}, now {digest})"
-        if problem and identity[:2] not in self._told:
-            self._told.add(identity[:2])
+        if problem and (config.env, config.agent) not in self._told:
+            self._told.add((config.env, config.agent))
             self.problems.append(f"{problem}, so the run is not counted")
         return None
 
-    def check_writable(self) -> None:
-        """Refuse a file that cannot be written, before the runs whose records it is to hold."""
-        if self._file is not None:
-            make_writable("--records", self._file.parent)
-
-    def keep(self, config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    def keep(self, config: Config, record: Record) -> str:
         """Add a finished run's record to the file, if there is a file and the record is not in it.
 
         Returns:
@@ -382,10 +340,6 @@ class Records:
         """
         if self._file is None:
             return ""
-        try:
-            record = of_run(config, result, rows)
-        except ValidationError as error:
-            return f"{RunDir.of_config(config).path.name}: its result.json makes no record ({_why(error)})"
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with locked(self._file) as stream:
@@ -395,6 +349,9 @@ class Records:
             self.unwritten += 1
             return f"{self._file}: cannot be written: {error.strerror}"
         return ""
+
+
+_order = operator.itemgetter("env", "agent", "seed", "settings_hash")
 
 
 def put_in_order(file: Path) -> int:
@@ -423,14 +380,10 @@ def _content(place: str, line: bytes) -> dict[str, Any]:
     raise ConfigError(f"{place}: is no record of a run; mend or remove it")
 
 
-def _order(content: Mapping[str, Any]) -> tuple[str, str, int, str]:
-    return content["env"], content["agent"], content["seed"], content["settings_hash"]
-
-
 def _differences(record: Record, config: Config) -> str:
     """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
     told = changed_settings(record.told, config)
-    told += [f"{name}, which is no setting here" for name in record.apart if name not in defaults()]
+    told += [f"{name}, which is no setting here" for name in record.identity if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     apart = one_line(", ".join([*told[:3], *more]), 500)
     return f"is of {record.agent} on {record.env} with other settings ({apart})"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationError, model_validator
 
 from dtqn.experiments.scores import COLUMNS, SUCCESS, Kind, Part, Score
 from dtqn.settings.config import Config, ConfigError, settings_of
@@ -87,7 +87,7 @@ class Published(Part):
     spread: str = ""
     """text such as ± 7.2 (standard error)"""
     unit: Kind
-    """one of success, return, bsuite, mmer"""
+    """one of success, return, mmer"""
     second_hand: bool = False
     """true where the figure was not checked at its source"""
 
@@ -195,14 +195,6 @@ class Suite(NamedTuple):
             fitting.update(found)
         return self._replace(tasks=tuple(task for task in self.tasks if task.name in fitting))
 
-    def check_scores(self, env: str, has_success: bool) -> None:
-        """A ConfigError where runs of the task have no such score."""
-        (task,) = (task for task in self.tasks if task.name == env)
-        for score in task.scores:
-            if score.name == SUCCESS.name and not has_success:
-                told = f"a score of {env} is {score.of}, but the task defines no success; try return"
-                raise ConfigError(f"{self.path}: {told}")
-
     @property
     def families(self) -> dict[str, list[SuiteTask]]:
         """Tasks by the entry of the file that they come from."""
@@ -271,7 +263,7 @@ def read(name: str, share: float = 1.0) -> Suite:
     try:
         file = SuiteFile.model_validate(read_yaml(path, "a suite: description, tasks and more by name"))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite', _ITEMS)}") from None
+        raise ConfigError(f"{path}: {first_fault(error, SuiteFile, 'a suite')}") from None
     if file.needs is not None and importlib.util.find_spec(file.needs.partition(".")[0]) is None:
         raise ConfigError(
             f"--suite is {shown(name)}: it needs the package {file.needs}, which is not installed: "
@@ -298,7 +290,3 @@ def _tasks(source: str, file: SuiteFile, entry: TaskEntry, share: float) -> list
             )
         )
     return tasks
-
-
-_ITEMS: dict[str, type[BaseModel]] = {"tasks": TaskEntry, "scores": Score, "published": Published}
-"""By key, what its items hold."""

@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import os
-import re
 import shlex
 import statistics
 import sys
@@ -30,6 +29,7 @@ from dtqn.program import program
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, MisfitError
 from dtqn.settings.layers import Layer, flat, to_yaml
+from dtqn.settings.names import folder_of
 from dtqn.settings.task import task_of
 from dtqn.settings.trust import UntrustedError
 from dtqn.text import columns, counted, terminal_width
@@ -227,14 +227,6 @@ class Sweep:
             self.study.end(trial.number, job.state, history[-1] if history else None, steps, error)
         return hopeless
 
-    def finish(self) -> list[str]:
-        """Write the best configuration; what is to be told."""
-        results = self.results()
-        if not (board := results.ranked()):
-            return ["no configuration has a result"]
-        with self.study.alone:
-            return results.write_best(self.resolve(board[0].trials[0].parameters))
-
 
 def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
     """Run the sweep of a file, or go on with it; the program's exit code, and the best line of the board.
@@ -256,7 +248,8 @@ def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
         print(line, flush=True)
     search = [file.search, config_hash(config), task_identity(config).digest, own.search_seed]
     digest = hashlib.sha256(json.dumps(search, default=str).encode()).hexdigest()[:8]
-    folder = own.out or default_folder(file, digest, own.runs_dir)
+    # One folder for one search, however many runs it may take.
+    folder = own.out or own.runs_dir / "sweeps" / f"{folder_of(file.name)}-{digest}"
     make_writable("--runs-dir", own.runs_dir)
     make_writable("--out", folder)
     with (
@@ -264,7 +257,7 @@ def asked(path: Path, given: dict[str, Any]) -> tuple[int, Line | None]:
         options.told_to_wandb(WANDB_RUN_GROUP=file.name, WANDB_JOB_TYPE="sweep"),
     ):
         sweep = Sweep(study, resolve, own.runs_dir, run_cap)
-        return run(sweep, own.jobs or fitting(config)), next(iter(sweep.results().ranked()), None)
+        return run(sweep, own.jobs or fitting(config))
 
 
 def _resolved(
@@ -295,20 +288,15 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
     raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
 
 
-def default_folder(file: SweepFile, digest: str, runs_dir: Path) -> Path:
-    """`<runs_dir>/sweeps/<name>-<digest>`: one folder for one search, however many runs it may take."""
-    name = re.sub(r"[^\w.-]+", "-", file.name)
-    return runs_dir / "sweeps" / f"{name}-{digest}"
-
-
-def run(sweep: Sweep, at_once: int) -> int:
-    """Take part in a sweep until nothing is left to claim; the program's exit code.
+def run(sweep: Sweep, at_once: int) -> tuple[int, Line | None]:
+    """Take part in a sweep until nothing is left to claim.
 
     Args:
         at_once: runs at a time.
 
     Returns:
-        0, 1 where a run has failed or none has a result, 128 + n after signal n.
+        The program's exit code: 0, 1 where a run has failed or none has a result, 128 + n after signal n; and
+        the best line of the board, if it has one.
     """
     with (
         RunQueue(at_once) as queue,
@@ -316,16 +304,21 @@ def run(sweep: Sweep, at_once: int) -> int:
     ):
         _train(sweep, queue, view)
     results = sweep.results()
+    best = next(iter(results.ranked()), None)
     if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
         print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
-        return 128 + queue.caught
+        return 128 + queue.caught, best
     for trial in results.trials:
         if trial.error:
             print(f"run {trial.number} {trial.state}: {trial.error}")
-    print("\n".join(["", *results.table(), *sweep.finish(), f"all in {sweep.study.folder}"]), flush=True)
+    told = ["no configuration has a result"]
+    if best is not None:
+        with sweep.study.alone:
+            told = results.write_best(sweep.resolve(best.trials[0].parameters))
+    print("\n".join(["", *results.table(), *told, f"all in {sweep.study.folder}"]), flush=True)
     states = {trial.state for trial in results.trials}
-    return 1 if "failed" in states or not states & {"finished", "stopped"} else 0
+    return (1 if "failed" in states or not states & {"finished", "stopped"} else 0), best
 
 
 def _train(sweep: Sweep, queue: RunQueue, view: RunsView) -> None:

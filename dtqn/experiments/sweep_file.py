@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, create_model
 
@@ -19,25 +19,6 @@ from dtqn.training.metrics import METRICS
 from envs.errors import meant
 
 Spec = Mapping[str, Any]
-
-
-_P = TypeVar("_P", bound=Part)
-
-
-def read_part(kind: type[_P], content: Mapping[Any, Any], what: str, inside: str = "") -> _P:
-    """The part that a mapping holds.
-
-    Args:
-        what: the mapping is.
-        inside: the key that it stands under, with a point.
-
-    Raises:
-        ValueError: the first mistake, in words.
-    """
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        raise ValueError(f"{inside}{first_fault(error, kind, what)}") from None
 
 
 def _between(spec: Spec, share: float) -> float:
@@ -85,7 +66,11 @@ class Parameter:
         types, self._value = DISTRIBUTIONS[self.distribution]
         self.spec = {key: value for key, value in spec.items() if key != "distribution"}
         keys: Any = {key: (kind, ...) for key, kind in types.items()}
-        read_part(create_model("Spec", __base__=Part, **keys), self.spec, self.distribution, ".")
+        model = create_model("Spec", __base__=Part, **keys)
+        try:
+            model.model_validate(self.spec)
+        except ValidationError as error:
+            raise ValueError(f".{first_fault(error, model, self.distribution)}") from None
         if "min" in spec and spec["min"] >= spec["max"]:
             raise ValueError(f".min {spec['min']} is not less than max {spec['max']}")
         self.listed = self._all_values() if is_grid or "values" in spec else None
@@ -123,20 +108,6 @@ def _named(spec: Spec) -> str:
 _PROGRAM = "${program}"
 _COMMAND = [_PROGRAM, "${args}", "--resume=auto"]
 """What W&B's agent runs, after the interpreter."""
-_Mapping = Annotated[dict[Any, Any], Field(description="a mapping")]
-
-
-class _File(Part):
-    method: Literal["bayes", "grid", "random"]
-    metric: _Mapping
-    parameters: _Mapping
-    early_terminate: _Mapping | None = Field(None, description="a mapping")
-    run_cap: int | None = Field(None, ge=1)
-    command: list[Any] = Field(_COMMAND, description="a list")
-    program: Literal["run.py"] = "run.py"
-    name: str | None = Field(None, description="text")
-
-
 _OF_SERVER = ("project", "entity", "description", "kind", "apiVersion", "controller", "preemptible")
 """Keys that W&B's server alone reads."""
 
@@ -152,6 +123,17 @@ class Hyperband(Part):
     type: Literal["hyperband"]
     min_iter: int = Field(ge=1)
     eta: int = Field(3, ge=2)
+
+
+class _File(Part):
+    method: Literal["bayes", "grid", "random"]
+    metric: _Metric = Field(description="a mapping")
+    parameters: dict[Any, Any] = Field(description="a mapping")
+    early_terminate: Hyperband | None = Field(None, description="a mapping")
+    run_cap: int | None = Field(None, ge=1)
+    command: list[Any] = Field(_COMMAND, description="a list")
+    program: Literal["run.py"] = "run.py"
+    name: str | None = Field(None, description="text")
 
 
 class SweepFile(NamedTuple):
@@ -208,29 +190,28 @@ def read_file(path: Path) -> SweepFile:
     """
     content = read_yaml(path, "a sweep: method, metric and parameters by name")
     try:
-        return _checked(path, content)
+        return _checked(path, {key: value for key, value in content.items() if key not in _OF_SERVER})
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {first_fault(error, _File, 'a sweep file')}") from None
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
 def _checked(path: Path, content: Mapping[str, Any]) -> SweepFile:
     """A ValueError tells the first mistake."""
-    ours = {key: value for key, value in content.items() if key not in _OF_SERVER}
-    file = read_part(_File, ours, "a sweep file")
-    metric = read_part(_Metric, file.metric, "metric", "metric.")
-    rungs = file.early_terminate
+    file = _File.model_validate(content)
     _check_command([str(word) for word in file.command])
-    if metric.name not in METRICS:
-        hint = nearest(metric.name, METRICS) or "; try mean_success or mean_return"
-        raise ValueError(f"metric.name is {metric.name}: there is no such metric{hint}")
+    if (metric := file.metric.name) not in METRICS:
+        hint = nearest(metric, METRICS) or "; try mean_success or mean_return"
+        raise ValueError(f"metric.name is {metric}: there is no such metric{hint}")
     return SweepFile(
         path,
         file.name or path.stem,
         file.method,
-        metric.name,
-        metric.goal,
+        metric,
+        file.metric.goal,
         _parameters(file.parameters, file.method == "grid"),
-        read_part(Hyperband, rungs, "early_terminate", "early_terminate.") if rungs else None,
+        file.early_terminate,
         file.run_cap,
     )
 

@@ -31,10 +31,6 @@ class NetworkConfig(Group):
     recall_weight: float = Field(0.0, ge=0)
     """Weight of a loss: a core with memory predicts which values its episode has shown; 0: none."""
 
-    def misfits(self) -> Iterator[str]:
-        if why := self.core.width_misfit(self.width):
-            yield f"network.width is {self.width}{why}"
-
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """Settings of a core's and an encoder's own, as code from before they were apart reads them."""
@@ -71,7 +67,7 @@ class LearnerConfig(Group):
     """Bootstrap from the best action's value; `advantage` also lowers the targets of worse actions."""
     value_rescaling: bool = False
     """Learn h(Q) instead of Q, with R2D2's h, nearly a square root; for tasks with large returns."""
-    reward_scale: Annotated[float | Literal["auto"], AutoOr(float, 0)] = 0.2
+    reward_scale: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 0.2
     """Factor on rewards in the loss only; networks and logs see raw rewards. auto: 1 over the spread of
     returns, measured in 10 000 env steps of random actions before the run (Schaul et al. 2021)."""
     novelty_weight: float = Field(0.0, ge=0)
@@ -100,28 +96,20 @@ class LearnerConfig(Group):
         """Whether the loss asks which observations are new to their episode."""
         return self.novelty_weight > 0 or self.repeat_cost > 0
 
-    def misfits(self) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         has_target = self.target_update.name != "none"
         if self.next_window and has_target and self.bootstrap.name == "advantage":
             yield (
                 "learner.next_window is true with learner.bootstrap advantage, which reads the target "
                 "network's values of a sequence's first step, but no window of it has them; try greedy"
             )
-        if self.next_window and (reader := self._reads_first_step()):
-            yield (
-                f"learner.next_window is true with learner.double_q false and {reader}, which reads the "
-                "target network's values of a sequence's first step, but no window of that network has it; "
-                "try learner.double_q true"
-            )
-
-    def _reads_first_step(self) -> str:
-        """What reads the target network's values of a sequence's first step; empty where nothing does."""
-        if self.double_q or self.target_update.name == "none":
-            return ""
         tolerance = getattr(self.returns, "tolerance", 0.0)
-        return f"learner.returns.tolerance {tolerance:g}" if tolerance else ""
-
-    def misfits_in(self, run: Any) -> Iterator[str]:
+        if self.next_window and has_target and tolerance and not self.double_q:
+            yield (
+                "learner.next_window is true with learner.double_q false and learner.returns.tolerance "
+                f"{tolerance:g}, which reads the target network's values of a sequence's first step, but no "
+                "window of that network has it; try learner.double_q true"
+            )
         core = run.network.core
         if self.auxiliary_weight and not (core.auxiliary_loss or core.is_own):
             yield (
@@ -169,7 +157,7 @@ class ReplayConfig(Group):
     def period(self) -> int:
         return min(self.sequence_period or self.learn_length, self.learn_length)
 
-    def misfits_in(self, run: Any) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         window = run.network.core.memory_window
         if self.learn_burn_in and self.memory == "refreshed" and window != 0:
             yield (

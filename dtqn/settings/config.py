@@ -97,6 +97,11 @@ def spelled(name: str) -> str:
     return plain if setting is None else setting + name[len(setting) :]
 
 
+def flag(name: str) -> str:
+    """A setting or option as the command line has it."""
+    return f"--{name if '.' in name else name.replace('_', '-')}"
+
+
 def setting_of(name: str) -> str | None:
     """The setting that a dotted name belongs to: of `network.core.kwargs.heads` it is `network.core.kwargs`.
 

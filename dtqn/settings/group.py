@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from dtqn.settings import values
 
@@ -47,12 +47,9 @@ class Group(BaseModel):
         new = getattr(self, first).replaced(rest, value) if rest else value
         return self.model_copy(update={first: new})
 
-    def misfits(self) -> Iterator[str]:
-        """What does not go together within the group: a line each, with what is wrong and what to try."""
-        yield from ()
-
-    def misfits_in(self, run: Any) -> Iterator[str]:
-        """What does not go together with other groups of the run."""
+    def misfits(self, run: Any) -> Iterator[str]:
+        """What does not go together in the group, or with other groups of the run: a line each, with what is
+        wrong and what to try."""
         yield from ()
 
     def unread_in(self, run: Any) -> Iterator[str]:
@@ -63,12 +60,6 @@ class Group(BaseModel):
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
         return values.read(value, cls.model_fields[info.field_name or ""])
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Group:
-        for misfit in self.misfits():
-            raise MisfitError(misfit)
-        return self
 
 
 class Member(Group):

@@ -25,6 +25,7 @@ from dtqn.settings.config import (
     MisfitError,
     choices_of,
     fields_of,
+    flag,
     having,
     leaves,
     mappings,
@@ -45,8 +46,6 @@ def _shipped() -> Path:
 CONFIGS = _shipped()
 _WANDB_MODES = {"run": "online", "shared": "online", "dryrun": "offline"}
 _BY_HORIZON = re.compile(r"horizon|(?P<fixed>horizon|\d+) or (?P<other>.+)")
-NO_HORIZON = object()
-"""The value that the word `horizon` leaves where the task fixes no length: no setting takes it."""
 
 
 class Whole(dict[str, Any]):
@@ -279,21 +278,20 @@ def _of_task(merged: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
         return dict(merged)
     horizon = _horizon(str(merged.get("env", Config().env)), str(merged.get("task.time_limit")))
-    which = "other" if horizon is NO_HORIZON else "fixed"
+    which = "other" if horizon is None else "fixed"
     chosen = {name: match[which] or "horizon" for name, match in found.items()}
-    return {**merged, **{name: horizon if x == "horizon" else x for name, x in chosen.items()}}
+    return {**merged, **{name: horizon or x if x == "horizon" else x for name, x in chosen.items()}}
 
 
 @functools.cache
-def _horizon(env: str, time_limit: str) -> Any:
-    """The timesteps of the longest episode; `NO_HORIZON` where the task fixes no length."""
+def _horizon(env: str, time_limit: str) -> int | None:
+    """The timesteps of the longest episode; None where the task fixes no length."""
     if entry_points.split(env) or families.family_of(env) is families.OTHERS:
-        return NO_HORIZON  # a task that is not native fixes none, and would have to be made
-    found = None
+        return None  # a task that is not native fixes none, and would have to be made
     with contextlib.suppress(ValueError):  # a check that comes later says what is wrong with the task
         limit = read(time_limit, fields_of()["task.time_limit"])
-        found = envs.spec(env, **({} if limit is None else {"time_limit": limit})).horizon
-    return NO_HORIZON if found is None else found
+        return envs.spec(env, **({} if limit is None else {"time_limit": limit})).horizon
+    return None
 
 
 def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Layer]) -> None:
@@ -309,7 +307,7 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
             continue
         chosen = _chosen(merged, choice)
         raise ConfigError(
-            f"{name} is {shown(layer.values[name])} (from {layer.source or _flag(name)}), but {choice} is "
+            f"{name} is {shown(layer.values[name])} (from {layer.source or flag(name)}), but {choice} is "
             f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
         )
 
@@ -340,17 +338,14 @@ def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[
         name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
         hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
         return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
-    if error["input"] is NO_HORIZON:
-        env = merged.get("env", Config().env)
-        return (
-            f"{name} is horizon{origin(layers, name)}, but {env} fixes no length of its episodes, so there "
-            f"is no such number: must be {legal(fields[name])}"
-        )
+    right, why = "a group of settings", ""
     if name in fields:
         field = _field(name, merged) or fields[name]
         right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
-        return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be {right}"
-    return f"{name} is {shown(error['input'])}{origin(layers, name)}: must be a group of settings"
+        if error["input"] == "horizon":
+            env = merged.get("env", Config().env)
+            why = f", but {env} fixes no length of its episodes, so there is no such number"
+    return f"{name} is {shown(error['input'])}{origin(layers, name)}{why}: must be {right}"
 
 
 def _hint(name: str, field: FieldInfo, value: str) -> str:
@@ -378,11 +373,7 @@ def origin(layers: Sequence[Layer], name: str) -> str:
     sources = [layer for layer in layers if name in layer.values]
     if not sources and name not in fields_of():
         sources = [layer for layer in layers if any(one.startswith(f"{name}.") for one in layer.values)]
-    return f" (from {sources[-1].source or _flag(name)})" if sources else ""
-
-
-def _flag(name: str) -> str:
-    return f"--{name if '.' in name else name.replace('_', '-')}"
+    return f" (from {sources[-1].source or flag(name)})" if sources else ""
 
 
 def named(config: Config) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, fields_of, settings_of
+from dtqn.settings.values import typed
 
 _OF_AGENT = ("network.", "learner.", "replay.", "actor.")
 _LONGEST = 100
@@ -45,13 +46,7 @@ def _changes(config: Config, base: Config, groups: tuple[str, ...]) -> str:
     """The settings of these groups that differ: `+network.width=40+replay.capacity=2000`."""
     usual = {name: presets.usual(name) for name in fields_of()} | settings_of(base)
     values = {name: value for name, value in settings_of(config).items() if name.startswith(groups)}
-    return "".join(f"+{name}={_text(value)}" for name, value in values.items() if value != usual[name])
-
-
-def _text(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return "".join(f"+{name}={typed(value)}" for name, value in values.items() if value != usual[name])
 
 
 def folder_of(name: str) -> str:

@@ -49,7 +49,7 @@ class Shared(NamedTuple):
     """By the name of a shipped agent; its variants get them too."""
 
     @classmethod
-    def of_file(cls, path: Path, configs: Path = CONFIGS) -> Shared:
+    def of_file(cls, path: Path) -> Shared:
         """What a YAML file holds, or one of a file of records."""
         names_record = f"{record_files.SUFFIX}#" in f"{path}#"
         content = record_files.find(str(path)) if names_record else read_yaml(path)
@@ -62,15 +62,15 @@ class Shared(NamedTuple):
             raise ConfigError(f"{path}: {_AGENTS} is {shown(groups)}: {right}")
         layer = layer_of(str(path), {name: value for name, value in content.items() if name != _AGENTS})
         layer = of_run(layer)._replace(is_whole=True) if _is_whole(layer) else layer
-        return cls(layer, {name: _of_single(path, name, groups[name], configs) for name in groups})
+        return cls(layer, {name: _of_single(path, name, groups[name]) for name in groups})
 
     def layers(self, agent: Agent) -> list[Layer]:
         own = self.by_agent.get(agent.base or "")
         return [self.layer, own] if own else [self.layer]
 
 
-def _of_single(path: Path, name: Any, values: Any, configs: Path) -> Layer:
-    source, known = f"{path}, {_AGENTS}.{name}", agents(configs)
+def _of_single(path: Path, name: Any, values: Any) -> Layer:
+    source, known = f"{path}, {_AGENTS}.{name}", agents()
     if name not in known:
         raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
     if not isinstance(values, Mapping):
@@ -85,7 +85,6 @@ def resolve(
     file: Path | None,
     flags: Mapping[str, Any],
     environment: Mapping[str, str],
-    configs: Path = CONFIGS,
     below: Sequence[Layer] = (),
     suite: Sequence[Layer] = (),
     for_all: bool = False,
@@ -96,7 +95,6 @@ def resolve(
         file: what `--config` names.
         flags: dotted name -> text, as given on the command line.
         environment: environment variables.
-        configs: the folder of presets.
         below: what lies right below the flags, such as a sweep's choice or a suite's budget.
         suite: what a suite sets for all agents, right below these, but for what a published agent sets.
         for_all: the flags are for several agents, each where it applies.
@@ -105,16 +103,16 @@ def resolve(
     # W&B's agent types what a sweep over several cores has drawn.
     own = layer_of(None, flags)._replace(of="all" if for_all or "WANDB_SWEEP_ID" in environment else "run")
     try:
-        files = [Shared.of_file(file, configs)] if file else []
+        files = [Shared.of_file(file)] if file else []
     except ConfigError as error:
         raise ConfigError(f"config is {error}") from None
     all_given = [*(file.layer for file in files), *variables, *suite, *below, own]
     is_whole = any(layer.is_whole for layer in all_given)
     env = next((layer.values["env"] for layer in reversed(all_given) if "env" in layer.values), Config().env)
-    agent = _chosen_agent(all_given, configs)
-    families = _env_presets(env, configs) if not is_whole else []
+    agent = _chosen_agent(all_given)
+    families = _env_presets(env) if not is_whole else []
     task = [layer for family in families for layer in family.layers(agent)]
-    presets = [*task, agent.preset] if agent.over_task else [recipe(configs), agent.preset, *task]
+    presets = [*task, agent.preset] if agent.over_task else [recipe(), agent.preset, *task]
     given = [*(layer for file in files for layer in file.layers(agent)), *variables]
     kept = agent.preset.values if agent.over_task else {}
     over = [_only(layer, lambda name: name not in kept) for layer in suite]
@@ -122,7 +120,7 @@ def resolve(
     return build([*([] if is_whole else presets), *given, *over, *below, own, *above])
 
 
-def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) -> Config:
+def resolve_task(env: str, flags: Mapping[str, Any]) -> Config:
     """A task as runs have it, for any agent: of its presets only the options of tasks.
 
     What the presets set for agents is left out: it may not suit a task that can still be described.
@@ -130,7 +128,7 @@ def resolve_task(env: str, flags: Mapping[str, Any], configs: Path = CONFIGS) ->
     Args:
         flags: dotted name -> text, as given on the command line.
     """
-    families = _env_presets(env, configs)
+    families = _env_presets(env)
     presets = [_only(family.layer, lambda name: name.startswith("task.")) for family in families]
     return build([*presets, layer_of(None, {**flags, "env": env})])
 
@@ -153,23 +151,24 @@ class Agent(NamedTuple):
     """It lies above everything, as no other setting may undo what the variant is about."""
 
 
-def agents(configs: Path = CONFIGS) -> list[str]:
+def agents() -> list[str]:
     """Names of the presets of agents."""
-    return sorted(path.stem for path in (configs / "agents").glob("*.yaml"))
+    return sorted(path.stem for path in (CONFIGS / "agents").glob("*.yaml"))
 
 
 @functools.cache
-def recipe(configs: Path = CONFIGS) -> Layer:
+def recipe() -> Layer:
     """What agents that are not published ones have alike on all tasks."""
-    return file_layer(configs / "recipe.yaml")
+    return file_layer(CONFIGS / "recipe.yaml")
 
 
 def usual(name: str) -> Any:
     """What a setting is where no preset and nobody sets it."""
-    return recipe().values.get(name, fields_of()[name].default)
+    default = fields_of()[name].default
+    return recipe().values.get(name, getattr(default, "name", default))
 
 
-def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
+def find_agent(text: str) -> Agent:
     """What `gtrxl`, `my.yaml`, `name=my.yaml` or `long=gtrxl+network.core.memory_length=80` stands for.
 
     Raises:
@@ -177,14 +176,14 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     """
     head, *changes = re.split(r"\+(?=[A-Za-z][\w.-]*=)", text)
     named, equals, base = head.rpartition("=")
-    file, own_name = _base_of(text, base, configs)
+    file, own_name = _base_of(text, base)
     preset = file_layer(file)._replace(of="agent")
     if changes and not equals:
         raise ConfigError(f"{shown(text)} has no name; write NAME={shown(text)}")
     name = named if equals else own_name
-    shipped = file.stem if file.resolve() == _agent_file(file.stem, configs).resolve() else None
-    is_shipped = name in agents(configs)
-    _check_name(name, base, changes, is_taken=is_shipped and (shipped != name or bool(changes)))
+    shipped = file.stem if file.resolve() == _agent_file(file.stem).resolve() else None
+    is_itself = shipped == name and not changes
+    _check_name(name, base, changes, is_taken=name in agents() and not is_itself)
     settings: dict[str, Any] = {}
     for change in changes:
         setting, _, value = change.partition("=")
@@ -196,16 +195,16 @@ def find_agent(text: str, configs: Path = CONFIGS) -> Agent:
     return Agent(name, shipped, _of_agent(preset), over_task, _of_agent(variant))
 
 
-def _base_of(text: str, base: str, configs: Path) -> tuple[Path, str]:
+def _base_of(text: str, base: str) -> tuple[Path, str]:
     """The file of the agent `base`, a preset's name or a file, and the name that it has if none is given."""
-    known = agents(configs)
+    known = agents()
     bare = re.fullmatch(r"(.*)\+([A-Za-z][\w.-]*)", base)
     if bare and not _is_file(base) and (_is_file(bare[1]) or bare[1] in known):
         raise ConfigError(f"{shown(text)}: {bare[2]} has no value; write {bare[2]}=VALUE")
     if _is_file(base) or "/" in base or os.sep in base:
         return Path(base), Path(base).stem
     if base in known:
-        return _agent_file(base, configs), base
+        return _agent_file(base), base
     raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
 
 
@@ -232,18 +231,18 @@ def _of_agent(layer: Layer) -> Layer:
     return layer
 
 
-def _chosen_agent(given: Sequence[Layer], configs: Path) -> Agent:
+def _chosen_agent(given: Sequence[Layer]) -> Agent:
     source = next((layer for layer in reversed(given) if "agent" in layer.values), Layer(None, {}))
     text = str(source.values.get("agent", Config().agent))
     if source.is_whole:  # a run's own file needs no preset
         return Agent(text, None, Layer(None, {}), False, Layer(None, {}))
     try:
-        agent = find_agent(text, configs)
+        agent = find_agent(text)
     except ConfigError as error:
         raise ConfigError(f"agent is {shown(text)}{origin(given, 'agent')}: {error}") from None
     for layer in (layer for layer in given if layer.is_whole):
         other = str(layer.values["agent"])
-        if agent.name != other and agent.preset.source != str(_agent_file(other, configs)):
+        if agent.name != other and agent.preset.source != str(_agent_file(other)):
             raise ConfigError(
                 f"agent is {shown(text)}{origin(given, 'agent')}, but {layer.source} holds every setting of "
                 f"{other}, to be laid over it; must be {other}, or the file without an agent's settings"
@@ -257,8 +256,8 @@ def _is_whole(layer: Layer) -> bool:
     return held > 0.75 * len(settings_of(Config())) and layer.values.keys() >= {"env", "agent", "seed"}
 
 
-def _agent_file(name: str, configs: Path) -> Path:
-    return configs / "agents" / f"{name}.yaml"
+def _agent_file(name: str) -> Path:
+    return CONFIGS / "agents" / f"{name}.yaml"
 
 
 def unread(config: Config) -> list[str]:
@@ -274,11 +273,7 @@ def kept_of_preset(config: Config) -> dict[str, bool]:
     return {name: name in here and here[name] == own[name] for name in preset.values}
 
 
-def _env_presets(env: Any, configs: Path) -> list[Shared]:
-    return [Shared.of_file(path, configs) for path in of_task(env, configs)]
-
-
-def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
+def _env_presets(env: Any) -> list[Shared]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
     Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
@@ -286,6 +281,6 @@ def of_task(env: Any, configs: Path = CONFIGS) -> list[Path]:
     """
     if entry_points.split(str(env)):
         return []
-    files = (configs / "envs").glob("*.yaml")
+    files = (CONFIGS / "envs").glob("*.yaml")
     families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
-    return sorted(families, key=lambda path: len(path.stem))
+    return [Shared.of_file(path) for path in sorted(families, key=lambda path: len(path.stem))]

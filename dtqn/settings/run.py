@@ -9,11 +9,11 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
-from pydantic import Field, SerializeAsAny, create_model
+from pydantic import Field, SerializeAsAny, create_model, model_validator
 
 from dtqn.choices.actor import EXPLORATIONS, POOLS, Inline, Ladder, Processes
 from dtqn.settings.agent import LearnerConfig, NetworkConfig, ReplayConfig
-from dtqn.settings.group import Group, Member
+from dtqn.settings.group import Group, Member, MisfitError
 from dtqn.settings.values import AutoOr, shown
 from envs.options import TaskOptions
 
@@ -97,7 +97,7 @@ class Config(Group):
     """Environment steps between checkpoints; one is always written at the end."""
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
-    threads: Annotated[int | Literal["auto"], AutoOr(int, 1)] = "auto"
+    threads: Annotated[int | Literal["auto"], AutoOr(int, ge=1)] = "auto"
     """CPU cores for updates: with 2, a second process computes half of each batch, changing rounding;
     auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
@@ -224,7 +224,7 @@ class Config(Group):
             "learner.optimizer is radam, whose steps the host counts" if learner.optimizer == "radam" else ""
         )
 
-    def misfits(self) -> Iterator[str]:
+    def misfits(self, run: Any) -> Iterator[str]:
         if not re.fullmatch(r"[^\W_][\w.-]*", self.agent):  # it is a part of paths
             yield f"agent is {shown(self.agent)}: must be a name of letters, digits, dots and dashes"
         if not self.env.isprintable():
@@ -236,8 +236,13 @@ class Config(Group):
             )
         if self.cuda_graphs is True and (reason := self._unrecordable()):
             yield f"cuda_graphs is true, but {reason}; try false"
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
         for _, part in self.parts():
-            yield from part.misfits_in(self)
+            for misfit in part.misfits(self):
+                raise MisfitError(misfit)
+        return self
 
     def unread_in(self, run: Any) -> Iterator[str]:
         if self.evaluator != "inline" and self.may_end_early:

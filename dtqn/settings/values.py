@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from envs import yaml_file
@@ -49,26 +48,23 @@ class Choice:
         return member.model_validate({"name": usual, **given})
 
 
-@dataclass(frozen=True)
-class AutoOr:
-    """A number, or `auto` for one that is settled when a run starts."""
+class Number:
+    """A number within limits, read as settings are."""
 
-    kind: type[int] | type[float]
-    low: int
-    """The least integer; what other numbers are above."""
-
-    @property
-    def legal(self) -> str:
-        return f"an integer of at least {self.low}" if self.kind is int else f"a number above {self.low}"
+    def __init__(self, kind: type[int] | type[float], **limits: Any) -> None:
+        """`limits`: as pydantic's `Field` has them."""
+        annotated: Any = Annotated[kind, Field(**limits, allow_inf_nan=False)]
+        self.field, self._adapter = FieldInfo.from_annotation(annotated), TypeAdapter[Any](annotated)
 
     def read(self, value: Any) -> Any:
-        if value == "auto":
-            return value
-        number = _number(value, {int}) if self.kind is int else float(str(value))
-        is_beyond = self.kind is float and not self.low < number < math.inf  # nor is it NaN
-        if type(number) is not self.kind or number < self.low or is_beyond:
-            raise ValueError(f"neither auto nor {self.legal}")
-        return number
+        return self._adapter.validate_python(read(value, self.field))
+
+
+class AutoOr(Number):
+    """A number, or `auto` for one that is settled when a run starts."""
+
+    def read(self, value: Any) -> Any:
+        return value if value == "auto" else super().read(value)
 
 
 def is_own(name: str) -> bool:
@@ -189,7 +185,7 @@ def legal(field: FieldInfo, value: Any = None) -> str:
     kinds = _kinds(field)
     optional = ", or none" if type(None) in kinds else ""
     if auto := mark_of(field, AutoOr):
-        return f"auto, or {' and '.join([auto.legal, *_limit(field, value)])}"
+        return f"auto, or {legal(auto.field, value)}"
     if names := choices(field):
         own = ", or module:name of your own" if has_own(field) else ""
         return f"one of {', '.join(map(str, names))}{own}{optional}"
@@ -213,15 +209,11 @@ def _bounds(field: FieldInfo, value: Any) -> str:
         low += [f"above {limit.gt}"] if hasattr(limit, "gt") else []
         high += [f"at most {limit.le}"] if hasattr(limit, "le") else []
         high += [f"below {limit.lt}"] if hasattr(limit, "lt") else []
-    high = high or _limit(field, value)
-    return "".join(f" {part}" for part in [" and ".join(low + high)] if part)
-
-
-def _limit(field: FieldInfo, value: Any) -> list[str]:
-    """The limit of all integers, as it can be typed, for a value that is beyond it; else empty."""
     number = value if isinstance(value, int) else _integer(str(value))
-    is_beyond = int in _kinds(field) and not isinstance(number, str) and number > _LARGEST
-    return ["at most 1e18"] if is_beyond else []
+    if not high and int in _kinds(field) and isinstance(number, int) and number > _LARGEST:
+        high = ["at most 1e18"]  # the limit of all integers, told where a value is beyond it
+    bounds = " and ".join(low + high)
+    return f" {bounds}" if bounds else ""
 
 
 def shown(value: Any) -> str:
@@ -232,6 +224,13 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer of thousands of digits
         text = "a very long number"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def typed(value: Any) -> str:
+    """A value as people type it: `none`, `true`, `1,3`."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Comparisons of a small program that behaves like a training, and a run that has finished."""
 
+import contextlib
 import functools
 import io
 import json
@@ -10,7 +11,7 @@ import pytest
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import compare, comparison_pictures, comparison_table, jobs, options
 from dtqn.experiments.comparison_table import agent_lines
-from dtqn.experiments.records import Outcome
+from dtqn.experiments.records import of_finished
 from dtqn.settings.presets import resolve
 from dtqn.training import chance_level
 
@@ -120,7 +121,9 @@ def run(tmp_path, monkeypatch):
         ]
         out = io.StringIO()
         own = options.Comparison(agents="dqn", jobs=parallel, baseline=baseline, **folders(tmp_path))
-        return compare.compare(compare.Comparison(own, own.out, configs, given), out), out.getvalue()
+        with contextlib.redirect_stdout(out):
+            code = compare.compare(compare.Comparison(own, own.out, configs, given))
+        return code, out.getvalue()
 
     return run
 
@@ -154,5 +157,10 @@ def finished_run(episodes, **flags):
     config = resolve(None, {"env": TASK, "agent": "dqn"} | flags, {})
     figures = {"eval/success": 0.5, "eval/return": 0.5, "eval/length": 3.0, "eval/episodes": episodes}
     row = {"env_steps": 9, "learner_steps": 1, "seconds": 1.0, "train/episodes": 40, "train/total_return": 9}
-    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}, "seconds": 1.0}
-    return Outcome(config, "finished", [row | figures], result, "run", "")
+    return of_finished(config, result_of(row), [row | figures], "run")
+
+
+def result_of(last):
+    """The `result.json` of a run with this last row."""
+    clocks = {name: last[name] for name in ("env_steps", "learner_steps", "seconds")}
+    return clocks | {"parameters": 5, "threads": 1, "device": "cpu", "program": {}}

@@ -1,5 +1,6 @@
 """A small suite, compared by a program that behaves like a training."""
 
+import contextlib
 import io
 import json
 
@@ -86,9 +87,9 @@ def run(tmp_path, monkeypatch):
         out, folder = io.StringIO(), tmp_path / clone
         given |= {"records": tmp_path / "records.jsonl" if records else None}
         own = options.Comparison(agents="dqn", jobs=parallel, baseline="dqn", **folders(folder), **given)
-        return compare.compare(
-            compare.Comparison(own, own.out, configs, {}, suite=suite), out
-        ), out.getvalue()
+        with contextlib.redirect_stdout(out):
+            code = compare.compare(compare.Comparison(own, own.out, configs, {}, suite=suite))
+        return code, out.getvalue()
 
     return run
 

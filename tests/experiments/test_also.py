@@ -32,20 +32,21 @@ def test_braces_stand_for_several_tasks(names, tasks):
     assert also.read_tasks(names) == tasks
 
 
-def test_figures_are_those_of_eval_and_nothing_is_played_twice(tmp_path, monkeypatch):
+def test_figures_are_those_of_eval_and_nothing_is_played_twice(tmp_path, monkeypatch, capsys):
     config = resolve(None, {"env": TASK, "agent": "gru", "seed": "1"}, {})
     run = tiny.train(RunDir.of_config(config, tmp_path).path, "gru")
     monkeypatch.setattr(also, "config_hash", lambda config: "digest")  # the tiny run has other settings
     monkeypatch.setattr(also.RunDir, "of_config", lambda config, runs_dir: RunDir(run))
-    file, said = tmp_path / "also.json", []
-    played = also.measured([config], tmp_path, [LONGER], file, said.append)
+    file = tmp_path / "also.json"
+    played = also.measured([config], tmp_path, [LONGER], file)
     for one, timesteps in zip(played, (8, 11), strict=True):
         result = dtqn.evaluate(run, also.EPISODES, also.SEED, other_task={"env": one.env})
         assert (one.name, one.value, one.timesteps) == ("success", result.success, timesteps)
-    assert [one.env for one in played] == [TASK, LONGER] and len(said) == 2
+    assert [one.env for one in played] == [TASK, LONGER]
+    assert capsys.readouterr().out.count(f" {also.EPISODES} episodes of gru seed 1") == 2
     monkeypatch.setattr(trained, "evaluate_run", None)
     assert (
-        also.measured([config], tmp_path, [LONGER], file, said.append)
+        also.measured([config], tmp_path, [LONGER], file)
         == played
         == [also.Played(**one) for one in json.loads(file.read_text())]
     )
@@ -59,7 +60,7 @@ def test_figures_are_those_of_eval_and_nothing_is_played_twice(tmp_path, monkeyp
 
     file.write_text("[{}]")
     with pytest.raises(ConfigError, match=r"also.json: is damaged; put it back"):
-        also.measured([config], tmp_path, [LONGER], file, said.append)
+        also.measured([config], tmp_path, [LONGER], file)
 
 
 def test_what_does_not_fit_is_refused_before_a_run_begins(tmp_path: Path, capsys):

@@ -1,6 +1,5 @@
 """Comparisons of a small program that behaves like a training, and one of real runs."""
 
-import io
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.experiments import compare, comparison_pictures, options
+from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
@@ -231,7 +232,8 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     def job(seed, *points):
         config = resolve(None, {"seed": str(seed)}, {})
         rows = [{"env_steps": x, "seconds": 60.0 * x / seed, "eval/success": y} for x, y in points]
-        return type("Job", (), {"config": config, "state": "finished", "rows": [{"env_steps": 1}, *rows]})
+        record = SimpleNamespace(rows=[{"env_steps": 1}, *rows])
+        return Outcome(config, "finished", "", record=record)
 
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = comparison_pictures._CLOCKS.values()
@@ -250,7 +252,7 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     assert (curve.low, curve.high) == (pytest.approx([0.4, 0.5, 0.5]), pytest.approx([0.5, 1.0, 1.0]))
     panel = panel_of(runs[:1], minutes)
     assert (panel.curves[0].x, panel.curves[0].low, panel.curves[0].runs) == ([100.0, 200.0], None, [1])
-    failed = [*runs[:1], type("Job", (), {"config": runs[1].config, "state": "failed", "rows": []})]
+    failed = [*runs[:1], Outcome(runs[1].config, "failed", "")]
     assert panel_of(failed, steps).curves[0].y == [0.0, 1.0]
     five = [job(seed, (100, score)) for seed, score in enumerate([0.2, 0.95, 0.4, 0.9, 0.7], 1)]
     (curve,) = panel_of(five, steps).curves
@@ -400,5 +402,5 @@ def test_runs_with_and_without_a_success_are_refused_before_any_is_trained(tmp_p
     configs = [resolve(None, flags | {"agent": agent} | own[agent], {}) for agent in agents]
     own = options.Comparison(agents="dqn", jobs=1, **comparison_program.folders(tmp_path))
     with pytest.raises(ConfigError, match="dqn seed 1 has a success on CartPole-v1, lstm seed 1 has none"):
-        compare.compare(compare.Comparison(own, own.out, configs, {}), io.StringIO())
+        compare.compare(compare.Comparison(own, own.out, configs, {}))
     assert not list(tmp_path.rglob("config.yaml"))

@@ -22,7 +22,7 @@ def _notes(*outcomes):
 
 def _waiting(env, agent, **flags):
     config = resolve(None, {"env": env, "agent": agent} | flags, {})
-    return Outcome(config, "waiting", [], None, "", "not yet")
+    return Outcome(config, "waiting", "", "not yet")
 
 
 def test_the_table_says_what_is_the_same_for_all(run, tmp_path):
@@ -138,7 +138,8 @@ def test_what_finished_runs_ran_on_is_told_whatever_is_asked_for_now(run):
 
 def test_code_that_changed_and_short_evaluations_are_told():
     run = finished_run(500, seed="1")
-    run = run._replace(result={**run.result, "changed_at": [608, 1600]})
+    result = run.record.result.model_copy(update={"changed_at": [608, 1600]})
+    run = run._replace(record=run.record.model_copy(update={"result": result}))
     told = _notes(run, finished_run(50, seed="2"))
     changed = "Task or network CHANGED DURING TRAINING (--accept-changed-code)"
     assert f"{changed}: {TASK} dqn seed 1 at 608, 1 600 env steps." in told

@@ -8,10 +8,18 @@ import envs
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import comparison_notes, comparison_table
 from dtqn.experiments.comparison_table import run_figures
-from dtqn.experiments.records import Outcome
+from dtqn.experiments.records import of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score, first_solved
 from tests.experiments import comparison_program
-from tests.experiments.comparison_program import TASK, config_of, finished_run, lines_of, table_of, text_of
+from tests.experiments.comparison_program import (
+    TASK,
+    config_of,
+    finished_run,
+    lines_of,
+    result_of,
+    table_of,
+    text_of,
+)
 from tests.reference import statistics_twin as twin
 
 run = comparison_program.run
@@ -30,14 +38,14 @@ run = comparison_program.run
     ],
 )
 def test_when_a_task_is_solved_and_whether_it_stays_so(evaluations, total, solved, stayed):
-    result = {"parameters": 5, "threads": 1, "device": "cpu", "program": {}, "seconds": 240.0}
     rows = []
     for place, (success, episodes, stage) in enumerate(evaluations, 1):
         figures = {"eval/success": success, "eval/return": 1.0, "eval/length": 3.0, "eval/episodes": episodes}
         clocks = {"env_steps": 100 * place, "learner_steps": 20 * place, "seconds": 60.0 * place}
         rows.append({**clocks, **figures, "eval/stage": stage})
     config = config_of("gtrxl", 1).model_copy(update={"total_env_steps": total})
-    found = run_figures(Outcome(config, "finished", rows, result, "run", ""), [SUCCESS])
+    result = result_of(rows[-1]) | {"seconds": 240.0}
+    found = run_figures(of_finished(config, result, rows, "run"), [SUCCESS])
     assert (found["env_steps_to_solved"], found["stayed_solved"]) == (solved, stayed)
     assert found["minutes_to_solved"] == (None if solved is None else solved / 100)
     late = [success for success, *_ in evaluations[-10:]]
@@ -57,16 +65,20 @@ def test_a_return_is_solved_by_its_interval():
     assert first_solved(rows[:3], score, 3) is rows[2] and first_solved(rows[:3], score, 2) is None
 
 
+def _with_metrics(run, metrics):
+    return run._replace(record=run.record.model_copy(update={"metrics": metrics}))
+
+
 def test_a_metric_has_a_column():
     """Of two agents: one run of the second has no such figure, so the agent has none."""
     name, metrics = "replay/delta_q_last", ["learner/loss", "replay/delta_q_last"]
     means = {"dqn": [{"learner/loss": 0.5}] * 2, "lstm": [{"learner/loss": 2.0, name: 0.25}, {name: 0.75}]}
     outcomes = [
-        finished_run(500, agent=agent, seed=str(seed))._replace(metrics=found)
+        _with_metrics(finished_run(500, agent=agent, seed=str(seed)), found)
         for agent, each in means.items()
         for seed, found in enumerate(each, 1)
     ]
-    outcomes.append(finished_run(500, agent="gru")._replace(result=None, error="it failed"))
+    outcomes.append(finished_run(500, agent="gru")._replace(record=None, error="it failed"))
     runs = [run_figures(outcome, [SUCCESS], metrics) for outcome in outcomes]
     floor = {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
     dqn, lstm, gru, _ = lines = lines_of(runs, floor, {TASK: [SUCCESS]})

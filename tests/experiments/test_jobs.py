@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import Starter, fitting
+from dtqn.experiments.jobs import fitting
 from dtqn.settings.presets import resolve
 from tests.experiments import stand_in
 from tests.experiments.stand_in import events, run
@@ -284,7 +284,7 @@ def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, 
     job, seen = make("a", code=2), []
     with _held(job) as other:
         program = [sys.executable, "-I", str(tmp_path / "program.py")]
-        job._start(Starter(program))  # as before the other had the lock
+        job._start(program, [])  # as before the other had the lock
 
         def after(changed):
             seen.append(job.state)

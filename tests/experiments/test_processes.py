@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtqn.experiments import jobs
-from dtqn.experiments.jobs import Process, Starter, visible_gpus
+from dtqn.experiments.jobs import Job, RunQueue, visible_gpus
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir
 
@@ -21,7 +21,7 @@ directory = pathlib.Path(sys.argv[-1])
 while not (directory / "end").exists():
     time.sleep(0.01)
 """
-Start = Callable[..., tuple[str, Path, Process]]
+Start = Callable[..., tuple[str, Job]]
 
 
 @pytest.fixture(autouse=True)
@@ -34,32 +34,39 @@ def each_test_has_a_driver_of_its_own() -> Iterator[None]:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a run that says which GPUs it sees and waits to be told to end."""
-    starter, begun = Starter((sys.executable, "-c", _WAITS)), []
+    queue = RunQueue(9, (sys.executable, "-c", _WAITS))
 
-    def started(device: str = "auto") -> tuple[str, Path, Process]:
-        directory = tmp_path / str(len(begun))
-        directory.mkdir()
-        process = starter.start(RunDir(directory), resolve(None, {"device": device}, {}))
-        begun.append((directory, process))
-        while not (directory / "sees").exists() or not (directory / "sees").read_text():
+    def started(device: str = "auto") -> tuple[str, Job]:
+        directory = RunDir(tmp_path / str(len(queue.jobs)))
+        directory.prepare(resolve(None, {"device": device}, {}))
+        queue.add(Job("", directory))
+        queue._start()
+        file = directory.path / "sees"
+        while not file.exists() or not file.read_text():
             time.sleep(0.01)
-        return (directory / "sees").read_text(), directory, process
+        return file.read_text(), queue.jobs[-1]
 
     yield started
-    for directory, process in begun:
-        (directory / "end").touch()
-        assert process._process.wait() == 0
+    for job in queue.jobs:
+        _end(job)
+        assert job.exit_code == 0
+
+
+def _end(job: Job) -> None:
+    (job.directory.path / "end").touch()
+    while job.state == "running":
+        job._update()
+        time.sleep(0.01)
 
 
 def test_each_run_takes_the_gpu_with_the_fewest(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     assert start("cpu")[0] == "2,5"
     assert start()[0] == "2"
-    gpu, directory, process = start("cuda")
+    gpu, job = start("cuda")
     assert gpu == "5"
     assert start()[0] == "2"
-    (directory / "end").touch()
-    process._process.wait()
+    _end(job)
     assert start()[0] == "5"
     assert start()[0] == "5"
     assert start()[0] == "2"

@@ -14,7 +14,7 @@ from dtqn import cli
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job
-from dtqn.experiments.records import LARGEST_BYTES, Identity, Records, of_finished, of_run
+from dtqn.experiments.records import LARGEST_BYTES, Records, identity, of_finished, of_run
 from dtqn.experiments.scores import SUCCESS, Score
 from dtqn.settings import gone, record_files
 from dtqn.settings.config import ConfigError
@@ -63,7 +63,7 @@ def _rows(evaluations=2, tallies=3):
 def _keep(folder, config=None, **changes):
     """The file of records of a folder, with one more record at its end."""
     config, file = config or _config(), folder / "all.jsonl"
-    assert Records(file).keep(config, _result(config, **changes), _rows()) == ""
+    assert Records(file).keep(config, of_run(config, _result(config, **changes), _rows())) == ""
     return file
 
 
@@ -96,11 +96,13 @@ def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
     found = shelf.find(config)
     assert (found.config, found.state, found.error) == (config, "finished", "")
     assert found.where == _name(file, config)
-    assert (found.result["code"], found.result["seconds"]) == (["abc"], 12.25)
-    kept = [row for row in found.rows if "eval/return" in row]
+    assert (found.record.result.code, found.record.result.seconds) == (["abc"], 12.25)
+    kept = [row for row in found.record.rows if "eval/return" in row]
     assert [(row["env_steps"], row["eval/episodes"]) for row in kept] == [(150, 50), (250, 50)]
     assert [row["eval/success"] for row in kept] == [1 / 7, 2 / 7], "to the last digit"
-    tallies = [(row["env_steps"], row["train/total_return"]) for row in found.rows if "train/episodes" in row]
+    tallies = [
+        (row["env_steps"], row["train/total_return"]) for row in found.record.rows if "train/episodes" in row
+    ]
     assert tallies == [(100, -1.5), (200, -3.0), (300, -4.5)]
     assert not shelf.problems
     for other in (_config(), _config(**{"learner.n_step": "4", "seed": "4"}), _config(agent="gru")):
@@ -111,17 +113,17 @@ def test_a_record_keeps_the_run_and_is_found_by_its_identity(tmp_path):
 def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     config, rows = _config(), _rows(evaluations=1500, tallies=3001)
     file = tmp_path / "all.jsonl"
-    assert Records(file).keep(config, _result(config, rows), rows) == ""
+    assert Records(file).keep(config, of_run(config, _result(config, rows), rows)) == ""
     assert file.stat().st_size < LARGEST_BYTES == 20_000
-    kept = Records(file).find(config).rows
+    kept = Records(file).find(config).record.rows
     evaluations = [row["env_steps"] for row in kept if "eval/return" in row]
     tallies = [row["env_steps"] for row in kept if "train/episodes" in row]
     assert evaluations[-1] == 150_050 and tallies[-1] == 300_100
-    assert evaluations[:2] == [750, 850], "the first that shows 90 % success, and the one after it"
+    assert evaluations[:3] == [150, 750, 850], "the first that shows 90 % success, and the one after it"
     assert evaluations[-10:] == list(range(149_150, 150_051, 100)), "the last ten"
     assert len(evaluations) > 50 and len(tallies) > 50
     few = of_run(config, _result(config, _rows(100, 256)), _rows(100, 256))
-    assert len(few.rows()) == 356, "nothing is left out of what fits"
+    assert len(few.rows) == 356, "nothing is left out of what fits"
 
 
 def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
@@ -134,10 +136,10 @@ def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):
     for digits in (3, 17):
         for row in rows:
             row["eval/return"] = round(1 / 3, digits)
-        outcome = records.of_record(config, of_run(config, _result(config, rows), rows), "")
+        outcome = of_finished(config, _result(config, rows), rows, "")
         found = run_figures(outcome, [SUCCESS])
         assert (found["evaluations"], found["env_steps_to_solved"]) == (240, rows[101]["env_steps"])
-        kept[digits] = [row["env_steps"] for row in outcome.rows]
+        kept[digits] = [row["env_steps"] for row in outcome.record.rows]
     assert kept[3] == kept[17] and 50 < len(kept[3]) < 200
 
 
@@ -196,7 +198,7 @@ def test_a_run_counts_by_what_its_settings_mean_today(tmp_path, monkeypatch):
 
 
 def test_a_run_and_its_record_have_the_same_scores(tmp_path):
-    """The run is so long that its record has every fourth tally and every other evaluation alone."""
+    """The run is so long that its record lacks most of its tallies and evaluations."""
     rows = _rows(evaluations=300, tallies=400)
     walk = np.random.default_rng(1).normal(size=400).cumsum()
     for row, total in zip([row for row in rows if "train/episodes" in row], walk, strict=True):
@@ -205,12 +207,12 @@ def test_a_run_and_its_record_have_the_same_scores(tmp_path):
     before, config = copy.deepcopy(rows), _config()
     finished = of_finished(config, _result(config, rows), rows, "run")
     file = tmp_path / "all.jsonl"
-    Records(file).keep(config, _result(config, rows), rows)
+    Records(file).keep(config, of_run(config, _result(config, rows), rows))
     recorded = Records(file).find(config)
     assert recorded._replace(where="run") == finished and rows == before
-    assert recorded.num_evaluations == 301
-    assert recorded.metrics == {"learner/loss": pytest.approx(0.3)}
-    kept = finished.rows
+    assert recorded.record.num_evaluations == 301
+    assert recorded.record.metrics == {"learner/loss": pytest.approx(0.3)}
+    kept = finished.record.rows
     assert len([row for row in kept if "eval/return" in row]) < 300
     scores = [Score(of="mmer", epoch_env_steps=1000), Score(of="return")]
     for score in scores:
@@ -228,7 +230,7 @@ def test_a_record_has_the_ends_of_all_epochs_of_the_longest_published_budget(tmp
     ]
     rows[-1] |= {"eval/return": 0.5, "eval/success": 0.5}
     config, score = _config(), Score(of="mmer", epoch_env_steps=65_536)
-    kept = of_finished(config, _result(config, rows), rows, "run").rows
+    kept = of_finished(config, _result(config, rows), rows, "run").record.rows
     assert len(kept) < 235 and kept[-1]["env_steps"] == 15_001_000
     assert score.value(kept, 0) == score.value(rows, 0)
 
@@ -236,9 +238,9 @@ def test_a_record_has_the_ends_of_all_epochs_of_the_longest_published_budget(tmp
 def test_two_comparisons_keep_one_record_of_a_run(tmp_path):
     config, file = _config(), tmp_path / "all.jsonl"
     one, other = Records(file), Records(file)
-    assert one.keep(config, _result(config), _rows()) == ""
+    assert one.keep(config, of_run(config, _result(config), _rows())) == ""
     kept = file.read_bytes()
-    assert other.keep(config, _result(config, seconds=9.0), _rows()) == ""
+    assert other.keep(config, of_run(config, _result(config, seconds=9.0), _rows())) == ""
     assert file.read_bytes() == kept
 
 
@@ -337,7 +339,7 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
     (problem,) = shelf.problems
     assert problem.startswith(f"{file}, line 1: is no record of a run (") and why in problem
     assert "\n" not in problem
-    assert shelf.keep(config, _result(config), _rows()) == ""
+    assert shelf.keep(config, of_run(config, _result(config), _rows())) == ""
     assert file.read_bytes() == damaged + b"\n" + good
     assert Records(file).find(config) is not None
 
@@ -410,7 +412,7 @@ def test_of_two_records_of_a_run_the_first_is_taken(tmp_path):
     (content,) = _contents(file)
     again = content | {"result": content["result"] | {"seconds": 9.0}}
     shelf = Records(_write(file, content, again))
-    assert shelf.find(_config()).result["seconds"] == 12.25
+    assert shelf.find(_config()).record.result.seconds == 12.25
 
 
 def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
@@ -421,10 +423,10 @@ def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
     assert shelf.find(config) is None
     (problem,) = shelf.problems
     assert problem.startswith(f"{_name(file)}: the task {_TASK} has changed since (digest 0123456789ab, now ")
-    assert shelf.keep(config, _result(config), _rows()) == ""
+    assert shelf.keep(config, of_run(config, _result(config), _rows())) == ""
     assert file.read_bytes().startswith(before) and len(_contents(file)) == 2
     shelf = Records(file)
-    assert shelf.find(config).result["task"] == run_identity(config).digest
+    assert shelf.find(config).record.result.task == run_identity(config).digest
     assert shelf.problems == []
 
 
@@ -459,7 +461,8 @@ def test_a_record_is_a_whole_file_of_settings(tmp_path):
     file = _keep(tmp_path, config)
     place = Path(f"{file}#{_TASK}/dqn/3")
     assert _config().learner.returns.name != "n_step"
-    assert Identity.of(resolve(place, {}, {})) == Identity.of(config)
+    again = resolve(place, {}, {})
+    assert (again.env, again.agent, again.seed) == (_TASK, "dqn", 3) and identity(again) == identity(config)
     assert resolve(place, {"seed": "9", "learner": {"n_step": 5}}, {}).learner.n_step == 5
     (content,) = _contents(file)
     content["defaults"]["learner"]["double_q"] = False
@@ -527,9 +530,9 @@ def test_every_record_of_the_results_is_a_run_of_today_by_its_name():
                     record_files.settings_of(content, "")
                 continue
             config = build([Layer(None, record_files.settings_of(content, ""))])
-            assert (config.env, config.agent, config.seed) == record.identity[:3]
+            assert (config.env, config.agent, config.seed) == (record.env, record.agent, record.seed)
             if record.defaults:
-                assert Identity.of(config) == record.identity, record.key
+                assert identity(config) == record.identity, file
 
 
 def test_records_with_other_settings_are_told_of_once(tmp_path):
@@ -562,7 +565,7 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        told = Records(file).keep(config, _result(config), _rows())
+        told = Records(file).keep(config, of_run(config, _result(config), _rows()))
     assert told == f"{file}: cannot be written: No space left on device"
     assert file.read_bytes() == before
     _keep(tmp_path, config)
@@ -571,16 +574,20 @@ def test_a_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_without_a_file_there_are_no_records(tmp_path):
     shelf = Records(None)
-    assert shelf.find(_config()) is None and shelf.keep(_config(), _result(_config()), _rows()) == ""
+    assert (
+        shelf.find(_config()) is None
+        and shelf.keep(_config(), of_run(_config(), _result(_config()), _rows())) == ""
+    )
     assert Records(tmp_path / "absent.jsonl").find(_config()) is None
     for other in (tmp_path / "file", tmp_path):
         with pytest.raises(ValueError, match=r"--records is .*: must be a file with the ending \.jsonl"):
             Records(other)
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_runs(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_the_runs(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"--records .*file cannot be written: File exists"):
-        Records(tmp_path / "file" / "all.jsonl").check_writable()
-    Records(tmp_path / "new" / "all.jsonl").check_writable()
-    Records(None).check_writable()
+    arguments = ["compare", "--env", _TASK, "--agents", "dqn", "--runs-dir", str(tmp_path / "runs")]
+    assert cli.main([*arguments, "--records", str(tmp_path / "file/all.jsonl")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: --records ") and told.endswith("file cannot be written: File exists\n")
+    assert not list((tmp_path / "runs").rglob("config.yaml"))

@@ -109,7 +109,8 @@ def test_the_returns_of_popgym_are_those_that_were_computed():
 def test_settings_are_the_suites_for_every_agent_with_its_horizons(tmp_path, monkeypatch):
     preset = tmp_path / "preset.yaml"
     preset.write_text("actor: {exploration: {base: 0.1}}")
-    monkeypatch.setattr(presets, "of_task", lambda env, _: [preset] if env == MAZE else [])
+    shared = presets.Shared.of_file(preset)
+    monkeypatch.setattr(presets, "_env_presets", lambda env: [shared] if env == MAZE else [])
     suite = suite_of(tmp_path)
     configs = compare.plan(["mingru", "dqn"], [1], None, {"learner.batches.size": "5"}, suite)
     assert [(c.env, c.agent) for c in configs] == [

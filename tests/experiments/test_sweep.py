@@ -149,7 +149,7 @@ def test_a_directory_that_cannot_be_used_costs_no_point(run):
 def test_as_many_jobs_as_there_are_cpus_for_their_threads(tmp_path, monkeypatch):
     asked, file = [], tmp_path / "file.yaml"
     file.write_text(GRID)
-    monkeypatch.setattr(sweep, "run", lambda _, at_once: asked.append(at_once) or 0)
+    monkeypatch.setattr(sweep, "run", lambda _, at_once: asked.append(at_once) or (0, None))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     for threads in ("auto", "3", "16"):
         cli.main(["sweep", str(file), "--threads", threads, "--out", str(tmp_path / "out")])
@@ -275,9 +275,13 @@ def test_a_journal_that_cannot_be_read_is_one_line(run, text):
     assert journal.read_text() == f"{text}\n"
 
 
-def test_a_searchs_name_is_one_folder(tmp_path):
-    file = read_file(SHIPPED[0])._replace(name="a/../../Grösse / 1")
-    assert sweep.default_folder(file, "12ab", tmp_path) == tmp_path / "sweeps" / "a-..-..-Grösse-1-12ab"
+def test_a_searchs_name_is_one_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "run", lambda sweep, at_once: (0, sweep.study.folder))
+    file = tmp_path / "file.yaml"
+    file.write_text(f"{GRID}name: a/../../Grösse / 1\n")
+    _, folder = sweep.asked(file, {"runs_dir": str(tmp_path / "runs")})
+    assert folder.parent == tmp_path / "runs" / "sweeps"
+    assert re.fullmatch(r"a-\.\.-\.\.-Grösse-1-\w{8}", folder.name)
 
 
 _HYPERBAND = """

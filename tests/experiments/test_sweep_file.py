@@ -143,8 +143,12 @@ def _told(folder, key, text):
         ),
         ("metric", "{name: m}", ".name is m: there is no such metric; try mean_success or mean_return"),
         ("metric", "{name: best/eval_success}", ".name is best/eval_success: there is no such metric"),
-        ("metric", "{name: mean_success, gaol: maximize}", ".gaol is no key of metric; did you mean goal?"),
-        ("metric", "{name: mean_success, impute: worst}", ".impute is no key of metric"),
+        (
+            "metric",
+            "{name: mean_success, gaol: maximize}",
+            ".gaol is no key of a sweep file; did you mean goal?",
+        ),
+        ("metric", "{name: mean_success, impute: worst}", ".impute is no key of a sweep file"),
         ("early_terminate", "{type: hyperband}", ".min_iter is missing"),
         ("early_terminate", "{type: median, min_iter: 3}", ".type is median: must be one of hyperband"),
         (
@@ -155,7 +159,7 @@ def _told(folder, key, text):
         (
             "early_terminate",
             "{type: hyperband, max_iter: 2, s: 2}",
-            ".max_iter is no key of early_terminate; did",
+            ".max_iter is no key of a sweep file; did",
         ),
         ("command", "3", " is 3: must be a list"),
         (

@@ -33,8 +33,16 @@ def test_an_unknown_key_is_named_with_the_nearest(tmp_path, content, unknown, ne
     assert error_of({}, file) == f"{unknown} is no setting (from {file}); did you mean {near}?"
 
 
-def test_layers_in_their_order(tmp_path):
-    configs = tmp_path / "configs"
+@pytest.fixture
+def configs(tmp_path, monkeypatch):
+    """A folder of presets in place of the shipped one."""
+    monkeypatch.setattr(presets, "CONFIGS", tmp_path / "configs")
+    presets.recipe.cache_clear()
+    yield tmp_path / "configs"
+    presets.recipe.cache_clear()
+
+
+def test_layers_in_their_order(tmp_path, configs):
     for name, content in [
         ("recipe", "learner: {n_step: 1, batch_size: 1, max_grad_norm: 7}"),
         ("agents/gtrxl", "learner: {n_step: 2, batch_size: 2}\nreplay: {learn_length: 2, capacity: 20000}"),
@@ -46,7 +54,7 @@ def test_layers_in_their_order(tmp_path):
         (configs / f"{name}.yaml").write_text(content)
     file = tmp_path / "mine.yaml"
     file.write_text("replay: {learn_length: 4, burn_in_length: 4}\nlearner.gamma: 0.4\nwandb: online")
-    config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"}, configs)
+    config = resolve(file, {"replay.burn-in-length": "5"}, {"WANDB_MODE": "offline"})
     assert config.learner.max_grad_norm == 7, "the recipe"
     assert config.learner.batches.size == 2, "agent preset over the recipe"
     assert config.learner.n_step == 3, "env preset over agent preset, the longest name that ends at a dash"
@@ -104,6 +112,7 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"a.b.c.d: 1", "a is no setting (from {})"),
         (b"? !!int 3\n: 4", "3 is no setting (from {})"),
         (b"learner: [1]", "learner is [1] (from {}): must be a group of settings"),
+        (b"env: CartPole-v1\nlearner: horizon", "learner is horizon (from {}): must be a group of settings"),
         (b"learner: 5\nlearner.n_step: 2", "learner is 5 (from {}): must be a group of settings"),
         (b"seed: [1, {a: b}]", "seed is [1, {{'a': 'b'}}] (from {}): must be an integer of at least 0"),
     ],
@@ -210,7 +219,7 @@ def test_every_agent_has_settings_for_the_tasks_of_every_file(path):
 )
 def test_the_presets_of_a_task_begin_its_name_up_to_the_end_of_a_word(env, files):
     expected = [presets.Shared.of_file(layers.CONFIGS / f"envs/{file}.yaml") for file in files]
-    assert presets._env_presets(env, layers.CONFIGS) == expected
+    assert presets._env_presets(env) == expected
 
 
 @pytest.mark.parametrize("agent", [path.stem for path in _presets("agents")])
@@ -458,7 +467,7 @@ def test_a_files_settings_of_single_agents_lie_over_those_of_all(tmp_path):
     assert chosen(str(mine)).learner.n_step == 5
 
 
-def test_a_tasks_preset_has_settings_of_single_agents(tmp_path):
+def test_a_tasks_preset_has_settings_of_single_agents(configs):
     """A task's file lies over the agent's, but for one with `over_task`."""
     own = {"one": {"learner": {"gamma": 0.9}}, "two": {"learner": {"gamma": 0.7}}}
     for name, content in (
@@ -467,11 +476,11 @@ def test_a_tasks_preset_has_settings_of_single_agents(tmp_path):
         ("agents/two", {"over_task": True, "learner": {"gamma": 0.5}}),
         ("envs/heavenhell", {"learner": {"gamma": 0.8}, "agents": own}),
     ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        (configs / name).parent.mkdir(parents=True, exist_ok=True)
+        (configs / f"{name}.yaml").write_text(yaml.safe_dump(content))
 
     def gamma(agent):
-        return resolve(None, {"env": "heavenhell", "agent": agent}, {}, tmp_path).learner.gamma
+        return resolve(None, {"env": "heavenhell", "agent": agent}, {}).learner.gamma
 
     assert (gamma("one"), gamma("two"), gamma("three=one+network.width=32")) == (0.9, 0.5, 0.9)
 

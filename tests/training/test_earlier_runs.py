@@ -107,7 +107,7 @@ def test_an_early_record_is_of_the_run_that_its_settings_are_now(run: RunDir) ->
 
     early, other = with_dropout(0.0), with_dropout(0.1)
     assert early.settings_hash not in (NOW, other.settings_hash)
-    assert early.identity == now.identity == records.Identity.of(config)
+    assert early.identity == now.identity == records.identity(config)
     assert other.identity != now.identity
 
 
