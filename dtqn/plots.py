@@ -25,6 +25,8 @@ SHARE_OF_RUNS = "share of runs"
 _COLUMNS = 3
 _MANY = 12
 """Beyond so many panels there are twice as many columns."""
+_PUBLISHED = (0, (4, 1.5, 1, 1.5, 1, 1.5))
+"""A line for figures of others: a dash and two points."""
 _LETTERS_AN_INCH = 15
 """Of a note below panels; so no line of it is wider than the picture."""
 _LETTERS_OF_A_LABEL = 30
@@ -63,6 +65,8 @@ class Panel(NamedTuple):
     """The score above which the task counts as solved; None where there is none."""
     observation_alone: float | None = None
     """The best score by the observation alone; None where it is not known."""
+    published: Mapping[str, float] = {}
+    """Figures of others, by the label of their line."""
 
 
 def learning_curve(
@@ -142,6 +146,8 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         ):
             if level is not None:
                 axes.axhline(level, color="0.4", linestyle=line, linewidth=width, label=label)
+        for label, level in panel.published.items():
+            axes.axhline(level, color="black", linestyle=_PUBLISHED, linewidth=1.0, label=label)
         _dress(axes, panel.name, panel.title, panel.ceiling)
         if log:
             axes.set_xscale("log")

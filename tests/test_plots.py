@@ -165,20 +165,21 @@ def test_a_long_note_stays_within_the_picture(figures, tmp_path, count):
 
 
 @pytest.mark.parametrize(
-    ("level", "label"),
+    ("given", "level", "label"),
     [
-        ({"ceiling": 0.9}, "ceiling 90.0%"),
-        ({"chance": 0.125}, "random actions"),
-        ({"solved": 0.7}, "solved above"),
-        ({"observation_alone": 0.5}, "best by the observation alone"),
+        ({"ceiling": 0.9}, 0.9, "ceiling 90.0%"),
+        ({"chance": 0.125}, 0.125, "random actions"),
+        ({"solved": 0.7}, 0.7, "solved above"),
+        ({"observation_alone": 0.5}, 0.5, "best by the observation alone"),
+        ({"published": {"theirs": 0.752}}, 0.752, "theirs"),
     ],
 )
-def test_a_level_is_a_line_in_the_panel_that_has_it(figures, tmp_path, level, label):
+def test_a_level_is_a_line_in_the_panel_that_has_it(figures, tmp_path, given, level, label):
     flat = Curve("a", [0, 1000], [0.0, 0.0], None, None, [1])
-    panels = [Panel("task", "success", [flat], **level), Panel("other", "return", [flat], 0.9)]
+    panels = [Panel("task", "success", [flat], **given), Panel("other", "return", [flat], 0.9)]
     comparison(panels, tmp_path / "a.png", "environment steps", "")
     ((first, second),) = figures
     assert (first.get_xlim()[0], first.get_ylim()[0], second.get_xlim()[0]) == (0, 0, 0)
     assert not first.lines[0].get_clip_on(), "a line at 0 is seen in full"
-    assert [line.get_ydata() for line in first.lines if line.get_label() == label] == [[*level.values()] * 2]
+    assert [line.get_ydata() for line in first.lines if line.get_label() == label] == [[level] * 2]
     assert label not in _labels(second)

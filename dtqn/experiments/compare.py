@@ -280,7 +280,8 @@ def _written(
     table = _table(of, runs, floors, scores, notes)
     write_whole(of.folder / "table.md", comparison_table.to_markdown(table, of.command))
     write_whole(of.folder / "table.json", comparison_table.to_json(table, runs))
-    comparison_pictures.draw_curves(outcomes, floors, scores, of.folder)
+    published = of.suite.published if of.suite else []
+    comparison_pictures.draw_curves(outcomes, floors, scores, published, of.folder)
     if of.suite is not None:
         comparison_pictures.draw_suite(of.suite, runs, of.folder)
     return table

@@ -14,7 +14,7 @@ from dtqn.experiments.comparison_table import Figures
 from dtqn.experiments.intervals import LEAST_RUNS, Band, band, profile
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import NORMALISED, Score
-from dtqn.experiments.suites import Suite, SuiteTask
+from dtqn.experiments.suites import Published, Suite, SuiteTask
 from dtqn.plots import Row
 from dtqn.settings.task import task_of
 
@@ -33,6 +33,7 @@ def draw_curves(
     outcomes: Sequence[Outcome],
     floors: Mapping[str, EvaluationResult],
     scores: Mapping[str, Sequence[Score]],
+    published: Sequence[Published],
     folder: Path,
 ) -> None:
     """Write the learning curves of all runs that have finished, a panel a task.
@@ -40,12 +41,15 @@ def draw_curves(
     Args:
         floors: by task, what random actions reach there.
         scores: by task, what its runs are judged by.
+        published: figures of others, which are drawn as lines.
     """
     tasks: dict[str, list[Outcome]] = {}
     for run in outcomes:
         tasks.setdefault(run.config.env, []).append(run)
     for name, clock in _CLOCKS.items():
-        panels = [_over_time(env, runs, clock, floors[env], scores[env]) for env, runs in tasks.items()]
+        panels = [
+            _over_time(env, runs, clock, floors[env], scores[env], published) for env, runs in tasks.items()
+        ]
         panels = [panel for panel in panels if panel.curves] or panels  # nothing is trained of some yet
         _write(f"curves-{name}", panels, folder, clock[0], _BANDS)
 
@@ -110,7 +114,12 @@ def _curve(
 
 
 def _over_time(
-    env: str, runs: Sequence[Outcome], clock: Clock, floor: EvaluationResult, scores: Sequence[Score]
+    env: str,
+    runs: Sequence[Outcome],
+    clock: Clock,
+    floor: EvaluationResult,
+    scores: Sequence[Score],
+    published: Sequence[Published],
 ) -> plots.Panel:
     """A panel of a task's success, or of the return where it defines none."""
     spec = task_of(runs[0].config)
@@ -122,7 +131,8 @@ def _over_time(
     curves = [curve(agent, rows, f"eval/{name}", clock) for agent, rows in agents.items()]
     chance = floor.success if spec.has_success else floor.episode_return
     blind = next((score.observation_alone for score in scores if score.of == name), None)
-    return plots.Panel(env, name, curves, spec.success_ceiling, chance, observation_alone=blind)
+    others = {one.line: one.figure for one in published if (one.task, one.column) == (env, name)}
+    return plots.Panel(env, name, curves, spec.success_ceiling, chance, None, blind, others)
 
 
 def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> plots.Curve:

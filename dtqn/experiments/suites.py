@@ -107,13 +107,22 @@ class Published(Part):
         return f"{self.label} (published)"
 
     @property
+    def steps(self) -> str:
+        """What it took."""
+        return "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
+
+    @property
+    def line(self) -> str:
+        """The name of its line in learning curves."""
+        return f"{self.row}, {self.steps}"
+
+    @property
     def note(self) -> str:
         """The line below the table."""
-        steps = "steps not known" if self.env_steps is None else f"{number(self.env_steps)} env steps"
         spread = f" {self.spread}" if self.spread else ""
         figure = f"{self.figure:.1%}" if self.column == SUCCESS.name else f"{self.figure:.3g}"
         doubt = "; second-hand: not checked at its source" if self.second_hand else ""
-        return f"{self.row}: {self.column} {figure}{spread} after {steps}; {self.source}{doubt}."
+        return f"{self.row}: {self.column} {figure}{spread} after {self.steps}; {self.source}{doubt}."
 
 
 class SuiteFile(_OfAgents):

@@ -18,6 +18,7 @@ from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.experiments import compare, comparison_pictures, options
 from dtqn.experiments.records import Outcome
 from dtqn.experiments.scores import SUCCESS, Score
+from dtqn.experiments.suites import Published
 from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import to_yaml
 from dtqn.settings.presets import resolve
@@ -238,14 +239,20 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = comparison_pictures._CLOCKS.values()
     scores = [Score(of="mmer"), SUCCESS.model_copy(update={"observation_alone": 0.25})]
+    theirs = Published(
+        task=TASK, label="DTQN", source="a paper", env_steps=2_000_000, figure=0.752, unit="success"
+    )
+    others = {"unit": "return"}, {"task": "hallway"}
+    published = [theirs, *(theirs.model_copy(update=update) for update in others)]
 
     def panel_of(runs, clock):
-        return comparison_pictures._over_time(TASK, runs, clock, CHANCE, scores)
+        return comparison_pictures._over_time(TASK, runs, clock, CHANCE, scores, published)
 
     panel = panel_of(runs, steps)
     (curve,) = panel.curves
     assert (panel.title, panel.name, panel.ceiling, panel.chance) == (TASK, "success", 1.0, 0.125)
     assert panel.observation_alone == 0.25
+    assert panel.published == {"DTQN (published), 2 000 000 env steps": 0.752}
     assert curve.x == [150.0, 200.0, 300.0], "from where every run has been evaluated"
     at_150, at_200, at_300 = [0.5, 0.5, 0.4], [1.0, 0.5, 0.5], [1.0, 0.5, 0.7]
     assert curve.y == pytest.approx([sum(at) / 3 for at in (at_150, at_200, at_300)]), "three runs: the mean"
