@@ -209,8 +209,7 @@ class _Run:
         trainer, resumed = self.trainer, self._saved_at is not None
         about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
-        total = self.config.total_env_steps
-        self._view = View(self.out, total, trainer.env_steps, trainer.learner_steps)
+        self._view = View(self.out, self.config.total_env_steps, trainer.env_steps)
         self._tracker = Tracker(self._wandb_id)
         exit_code, caught = 1, contextlib.ExitStack()
         try:
@@ -296,7 +295,7 @@ class _Run:
             self._hold(row)
         self._tell_news()
         self._record()
-        self._view.progress(self.trainer.env_steps, self.trainer.learner_steps)
+        self._view.progress(self.trainer.env_steps)
 
     def _end(self) -> int:
         """Do what the run owes at its end; the exit code."""
