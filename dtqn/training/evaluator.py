@@ -156,8 +156,7 @@ class Evaluator:
             return None
         self._waiting.popleft()
         result = played.result(self._has_success)
-        full = self._plan.is_full(result, asked.at_end)
-        self._plan.count(result, full)
+        full = self._plan.count(result, asked.at_end)
         self._full_at = asked.env_steps if full else -1
         metrics: Row = {
             "eval/success": result.success,
