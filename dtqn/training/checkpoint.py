@@ -135,12 +135,10 @@ def current(folder: Path) -> Path:
     if not exists(folder):
         raise CheckpointError(f"{folder}: holds no checkpoint")
     name = _pointed(folder)
-    while not name or Path(name).name != name or not (folder / name).is_dir():
-        if (newer := _pointed(folder)) == name:  # and no training has just replaced it
-            there = sorted(path.name for path in _completed(folder))
-            right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
-            raise CheckpointError(f"{folder / _POINTER}: names no checkpoint in its folder; {right}")
-        name = newer
+    if not name or Path(name).name != name or not (folder / name).is_dir():
+        there = sorted(path.name for path in _completed(folder))
+        right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
+        raise CheckpointError(f"{folder / _POINTER}: names no checkpoint in its folder; {right}")
     return _opened(folder / name, folder)
 
 
@@ -181,15 +179,15 @@ def _of_current(folder: Path, file: str = "") -> tuple[Path, dict[str, Any], dic
 
     If another checkpoint replaces it meanwhile, all three are the new one's.
     """
-    path = current(folder)
     while True:
+        name = _pointed(folder)
         try:
+            path = current(folder)
             content = _read_json(path)
             return path, content, _read_tensors(path / file, content["checksums"][file]) if file else {}
         except CheckpointError:
-            if (newer := current(folder)) == path:
+            if _pointed(folder) == name:  # and no training has just replaced it
                 raise
-            path = newer
 
 
 def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
