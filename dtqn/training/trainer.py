@@ -220,7 +220,7 @@ class Trainer:
 
     def _ask_evaluation(self, at_end: bool) -> None:
         length = float(np.mean([one[1] for one in self._recent])) if self._has_ended.all() else None
-        self.evaluator.ask(self.network, self.env_steps, self.learner_steps, length, at_end)
+        self.evaluator.ask(self.network, self.env_steps, length, at_end)
 
     def film(self, file: Path) -> None:
         """A greedy episode as a GIF; NoPictureError where the task draws none."""
