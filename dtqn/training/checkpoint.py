@@ -39,7 +39,8 @@ from replay import Gathered
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
-_WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
+WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
+"""The files of an exported agent's weights."""
 _FOR_ALL = 0o644
 """Others may read the weights; safetensors writes them for their owner alone."""
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
@@ -197,7 +198,7 @@ def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict
         kind: `last`, with the description that `read_about` gives (an exported agent's own), or `best`, with
             the figures of the evaluation that chose them.
     """
-    file = folder / _WEIGHTS[kind]
+    file = folder / WEIGHTS[kind]
     if file.exists():
         return _read_with_figures(file)
     if kind == "best":
@@ -210,7 +211,7 @@ def save_weights(
     folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: Mapping[str, Any]
 ) -> Path:
     """Keep `best` weights, or `last` ones of an exported agent, with what is told of them in one file."""
-    path, text = folder / _WEIGHTS[kind], json.dumps(figures)
+    path, text = folder / WEIGHTS[kind], json.dumps(figures)
     tensors = {name: _independent(x) for name, x in weights.items()}
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
