@@ -80,7 +80,6 @@ def resume(
             directory.write_config(config)
         _tell_finished(config, directory, about, shown)
         return 0
-    directory.writable()
     if not about:
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
