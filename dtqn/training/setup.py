@@ -290,9 +290,7 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         final = exploration.epsilon_ladder(count, config.exploration.base, config.exploration.exponent)
     else:
         final = np.full(count, config.epsilon_final)
-    duration = config.epsilon_anneal_env_steps
-    anneal = exploration.ANNEALINGS[config.annealing]
-    return Exploration(final, anneal(duration) if duration else exploration.constant(), warmup_env_steps)
+    return Exploration(final, warmup_env_steps, config.epsilon_anneal_env_steps, config.annealing)
 
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:
