@@ -348,13 +348,11 @@ class _Run:
         passed = seconds - then if env_steps > env_then else None
         self._speed_mark = (seconds, env_steps, learner_steps)
         clocks: Row = {
-            "env_steps": env_steps,
-            "learner_steps": learner_steps,
             "seconds": seconds,
             "speed/env_steps_per_second": (env_steps - env_then) / passed if passed else None,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed if passed else None,
         }
-        self._held.append(clocks | row)
+        self._held.append(row | clocks)
 
     def _record(self, wait: bool = False) -> None:
         """Write the rows that are complete, in order.
