@@ -74,8 +74,7 @@ class Bursts:
 
     def active(self, step: np.ndarray) -> np.ndarray:
         """[N] bool: the environment is in its burst at this step [N] of its episode."""
-        active: np.ndarray = step < self._to
-        return active
+        return step < self._to
 
     def end(self, last: np.ndarray, length: np.ndarray) -> None:
         """Note the lengths [N] of the episodes that ended, `last` [N] bool."""
@@ -97,8 +96,7 @@ def epsilon_ladder(num_envs: int, base: float, exponent: float) -> np.ndarray:
 
 def linearly(final: np.ndarray, env_steps: int, duration: int) -> np.ndarray:
     """[N] from 1 to the `final` rates [N] on a straight line, in `duration` environment steps."""
-    rates: np.ndarray = linear(1.0, final, env_steps / duration)
-    return rates
+    return linear(1.0, final, env_steps / duration)
 
 
 def exponentially(final: np.ndarray, env_steps: int, duration: int) -> np.ndarray:

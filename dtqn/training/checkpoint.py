@@ -145,16 +145,14 @@ def current(folder: Path) -> Path:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The description of its run that the current checkpoint holds."""
-    about: dict[str, Any] = _of_current(folder)[1]["about"]
-    return about
+    return _of_current(folder)[1]["about"]
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
     checkpoint, content, arrays = _of_current(folder, _STATE)
     with _reading(checkpoint):
-        state: dict[str, Any] = _put_arrays(content["state"], arrays)
-    return state
+        return _put_arrays(content["state"], arrays)
 
 
 def check_kinds(state: Any, like: Any, path: str = "state") -> None:

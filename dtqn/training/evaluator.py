@@ -183,8 +183,7 @@ class Evaluator:
             self._check_steps(self._beside)
             return None
         self._begun = False
-        played: Played = self._beside.answer()
-        return played
+        return self._beside.answer()
 
     def _check_steps(self, beside: Worker) -> None:
         """A WorkerError, and the end of the process, where it has been silent for too long."""

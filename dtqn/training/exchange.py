@@ -90,8 +90,7 @@ class Exchange:
 
     def ended(self, step: int) -> np.ndarray:
         """[N] bool: the environments whose episodes the vector step ended."""
-        ended: np.ndarray = self._episodes[_ENDED][step]
-        return ended
+        return self._episodes[_ENDED][step]
 
     def close(self) -> None:
         """Hand the memory to no more processes. The arrays stay as long as they are used."""

@@ -40,8 +40,7 @@ class PartLearner:
         sequences: Sequences = map_tree(torch.from_numpy, batch)
         results = self._learner.part(sequences, torch.from_numpy(num_learned))._asdict()
         torch._foreach_copy_(self._gradients, results.pop("gradients"))
-        arrays: dict[str, Any] = map_tree(lambda x: x.numpy(), results)
-        return arrays
+        return map_tree(lambda x: x.numpy(), results)
 
 
 class Half:
