@@ -121,33 +121,30 @@ class RunFacts:
     """The figures of one run that are shown."""
 
     def __init__(self, run: Watched) -> None:
-        self.last: Row = {}
-        """Of each metric the last value."""
+        last: Row = {}
         for row in run.rows:
-            self.last |= {key: value for key, value in row.items() if value is not None}
+            last |= {key: value for key, value in row.items() if value is not None}
         self.name, self.state = run.name, run.state
-        self.total, self.env_steps = run.total_env_steps, int(self.last.get("env_steps") or 0)
-        running = run.state == "running"
-        self.speed = float(self.last.get("speed/env_steps_per_second") or 0) if running else 0.0
-        self.seconds = float(self.last.get("seconds") or 0)
+        self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
+        self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
+        self.seconds = float(last.get("seconds") or 0)
         self.pace = _pace(run.rows)
         if self.state == "finished" and self.env_steps:
             self.pace = self.seconds / self.env_steps
-        self.outcome = outcome(self.last) if "eval/return" in self.last else ""
+        self.outcome = outcome(last) if "eval/return" in last else ""
 
     @property
     def left(self) -> int:
         return max(self.total - self.env_steps, 0) if self.state in ("waiting", "running") else 0
 
     @property
-    def steps(self) -> str:
-        share = min(1.0, self.env_steps / self.total)
-        return f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
-
-    @property
     def line(self) -> str:
         state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
-        return f"{self.name}: {state}  {self.steps}  {self.outcome}".rstrip()
+        return f"{self.name}: {state}  {_steps(self.env_steps, self.total)}  {self.outcome}".rstrip()
+
+
+def _steps(env_steps: int, total: int) -> str:
+    return f"{number(env_steps)}/{number(total)} env steps ({min(1.0, env_steps / total):.0%})"
 
 
 def _pace(rows: Sequence[Row]) -> float:
@@ -188,30 +185,28 @@ def overview(facts: Sequence[RunFacts]) -> str:
 class View(_Shown):
     """One run: bar and figures below its evaluations, or a line for each and one about every 30 seconds."""
 
-    name, state = "", "running"
-
     def __init__(self, out: TextIO | Output, total: int, env_steps: int) -> None:
         """The run begins at these steps."""
-        self.rows: list[Row] = []
-        self.total_env_steps = total
-        self._facts = RunFacts(self)
-        self._facts.env_steps = env_steps
+        self._total, self._env_steps = total, env_steps
+        self._rows: list[Row] = []
+        self._last: Row = {}
+        """Of each metric the last value."""
         super().__init__(out)
 
     def _render(self) -> RenderableType:
-        facts = self._facts
         line = Table.grid(padding=(0, 1))
-        line.add_row(_bar(facts.total, facts.env_steps, 24), Text(f"{facts.steps}  {self._eta}"))
+        line.add_row(_bar(self._total, self._env_steps, 24), Text(self._progress))
         return Group(line, Text(self._figures))
 
     def progress(self, env_steps: int) -> None:
-        self._facts.env_steps = env_steps
+        self._env_steps = env_steps
         if self._is_due():
             self._tell()
 
     def row(self, row: Row) -> None:
-        self.rows.append(row)
-        self._facts = RunFacts(self)
+        self._rows.append(row)
+        self._last |= {key: value for key, value in row.items() if value is not None}
+        self._env_steps = int(row["env_steps"] or 0)
         if "eval/return" not in row:
             return
         if self._live is not None:
@@ -221,18 +216,21 @@ class View(_Shown):
 
     def _tell(self) -> None:
         self._told = time.monotonic()
-        self.say(f"{self._facts.steps}  {self._eta}  {self._figures}")
+        self.say(f"{self._progress}  {self._figures}")
 
     @property
-    def _eta(self) -> str:
-        left, pace = self._facts.left, self._facts.pace
-        return f"eta {clock(left * pace)}" if pace or not left else "eta -:--"
+    def _progress(self) -> str:
+        left, pace = max(self._total - self._env_steps, 0), _pace(self._rows)
+        eta = clock(left * pace) if pace or not left else "-:--"
+        return f"{_steps(self._env_steps, self._total)}  eta {eta}"
 
     @property
     def _figures(self) -> str:
-        last = self._facts.last
-        learner_speed = last.get("speed/learner_steps_per_second") or 0
-        parts = [f"{number(self._facts.speed)} env steps/s", f"{learner_speed:.1f} learner steps/s"]
+        last = self._last
+        env_speed, learner_speed = (
+            last.get(f"speed/{of}_steps_per_second") or 0 for of in ("env", "learner")
+        )
+        parts = [f"{number(env_speed)} env steps/s", f"{learner_speed:.1f} learner steps/s"]
         if "train/success" in last:
             parts.append(f"train {last['train/success']:.0%}")
         elif "train/return" in last:

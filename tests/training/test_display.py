@@ -111,13 +111,13 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning():
 
     def eta(env_steps, learner_steps, seconds):
         view.row({"env_steps": env_steps, "learner_steps": learner_steps, "seconds": seconds})
-        return view._eta
+        return view._progress.partition("  ")[2]
 
     begun = [(500, 0, 0.5), (1_000, 0, 1.0), (1_100, 10, 2.0)]
     assert [eta(*row) for row in begun] == ["eta -:--"] * 3
     assert eta(2_000, 100, 11.0) == "eta 1:30"
     view.progress(3_000)
-    assert view._eta == "eta 1:20", "between two rows"
+    assert view._progress.endswith("eta 1:20"), "between two rows"
     assert eta(6_000, 500, 71.0) == "eta 1:15"
     assert eta(11_016, 1_000, 141.0) == "eta 0:00"
     view = display.View(io.StringIO(), 2_000, 1_000)
