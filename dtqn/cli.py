@@ -55,8 +55,7 @@ def _run(arguments: list[str]) -> int:
         if command not in _COMMANDS:
             raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
         module, function = _COMMANDS[command]
-        exit_code: int = getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
-        return exit_code
+        return getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
     except (ConfigError, TaskError) as error:
         print(f"error: {one_line(str(error), 2000)}", file=sys.stderr)
         return 2

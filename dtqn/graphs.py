@@ -9,7 +9,7 @@ where the recording had its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -19,25 +19,11 @@ WARM_UP_CALLS = 3
 """Calls that run as they are before one is recorded, in which libraries set themselves up."""
 
 
-class Recorder(Protocol):
-    """Records what a function does to the device's memory."""
+class CudaRecorder:
+    """Records what a function does to the device's memory as a CUDA graph."""
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         """Runs the function as it is and gives its result."""
-        ...
-
-    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """Something that does again what the function does, and the result, which each replay overwrites.
-
-        Nothing is done yet when this returns.
-        """
-        ...
-
-
-class CudaRecorder:
-    """CUDA graphs."""
-
-    def warm_up(self, function: Callable[[], Any]) -> Any:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -46,6 +32,10 @@ class CudaRecorder:
         return result
 
     def record(self, function: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+        """Something that does again what the function does, and the result, which each replay overwrites.
+
+        Nothing is done yet when this returns.
+        """
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             result = function()
@@ -73,7 +63,7 @@ class Captured:
     """
 
     def __init__(
-        self, function: Callable[..., Any], hold: Callable[..., tuple[Any, ...]], recorder: Recorder
+        self, function: Callable[..., Any], hold: Callable[..., tuple[Any, ...]], recorder: CudaRecorder
     ) -> None:
         """`hold` copies the arguments of each call to the same place and gives that."""
         self._function, self._hold, self._recorder = function, hold, recorder

@@ -133,8 +133,7 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
         note: what lines and bands are; below the panels.
         log: draw x by its logarithm.
     """
-    columns = _COLUMNS if len(panels) <= _MANY else 2 * _COLUMNS
-    figure, grid = _grid(len(panels), columns, (5.2, 3.7), (1.6, 0.3))
+    figure, grid = _grid(len(panels))
     styles = _styles(panels)
     for axes, panel in zip(grid, panels, strict=True):
         for above, curve in zip(reversed(range(len(panel.curves))), panel.curves, strict=True):
@@ -148,7 +147,7 @@ def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: 
                 axes.axhline(level, color="0.4", linestyle=line, linewidth=width, label=label)
         for label, level in panel.published.items():
             axes.axhline(level, color="black", linestyle=_PUBLISHED, linewidth=1.0, label=label)
-        _dress(axes, panel.name, panel.title, panel.ceiling)
+        _dress(axes, panel)
         if log:
             axes.set_xscale("log")
             places = sorted({x for curve in panel.curves for x in curve.x})
@@ -212,35 +211,25 @@ def _comparison_curve(axes: Axes, curve: Curve, style: Mapping[str, Any], above:
         axes.fill_between(curve.x, curve.low, curve.high, color=style["color"], alpha=0.16, linewidth=0)
 
 
-def _dress(axes: Axes, name: str, title: str, ceiling: float) -> None:
-    """Draw what all pictures of a score share."""
+def _dress(axes: Axes, panel: Panel) -> None:
+    """Draw all but what depends on x: the title, the axis of y, and lines of a grid without a frame."""
+    name, ceiling = panel.name, panel.ceiling
     if name.endswith("success") or name == SHARE_OF_RUNS:
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if ceiling < 1:
             axes.axhline(ceiling, color="0.4", linestyle="--", linewidth=1, label=f"ceiling {ceiling:.1%}")
     axes.set_ylabel({"success": "success rate", "return": "episode return"}.get(name, name))
-    axes.set_title(title, fontsize=11)
-    _open(axes)
-
-
-def _open(axes: Axes) -> None:
-    """Lines of a grid, and no frame above and on the right."""
+    axes.set_title(panel.title, fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _grid(
-    count: int, columns: int, inches: tuple[float, float], beside: tuple[float, float]
-) -> tuple[Figure, list[Axes]]:
-    """A picture of `count` panels, in at most so many `columns`.
-
-    A panel is `inches` wide and high; `beside` is added to the size of all panels together.
-    """
-    columns = min(count, columns)
+def _grid(count: int) -> tuple[Figure, list[Axes]]:
+    """A picture of `count` panels, with room for the legend and the note."""
+    columns = min(count, _COLUMNS if count <= _MANY else 2 * _COLUMNS)
     rows = -(-count // columns)
-    size = (inches[0] * columns + beside[0], inches[1] * rows + beside[1])
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=(5.2 * columns + 1.6, 3.7 * rows + 0.3), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)

@@ -145,12 +145,9 @@ class EpisodePlan:
             return self._episodes
         return min(self._first, max(self.FEWEST, affordable))
 
-    def is_full(self, result: EvaluationResult, at_end: bool) -> bool:
-        """Whether an evaluation has all its episodes, or is the last one."""
-        return at_end or result.episodes == self._episodes
-
-    def count(self, result: EvaluationResult, full: bool) -> None:
-        """Take an evaluation into account."""
+    def count(self, result: EvaluationResult, at_end: bool) -> bool:
+        """Take an evaluation into account; whether it is full."""
+        full = at_end or result.episodes == self._episodes
         self._spent += round(result.episodes * result.length)
         self._length = result.length
         if full:
@@ -161,6 +158,7 @@ class EpisodePlan:
             or result.score_interval.high >= self._best
             or self._goal.is_met(result.success_high, result.episode_return + result.return_half_width)
         )
+        return full
 
     def forget_scores(self) -> None:
         """The best score so far is of another task; what evaluation has taken is still taken."""

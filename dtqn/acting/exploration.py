@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-
-Annealing: TypeAlias = Callable[[np.ndarray, int], np.ndarray]
-"""Final rates [N] and the environment steps since the warm-up -> the rates [N] then."""
 
 
 class Exploration(NamedTuple):
@@ -17,14 +13,19 @@ class Exploration(NamedTuple):
 
     final: np.ndarray
     """[N] the rate of each environment at the end: `epsilon_ladder`, or the same for all."""
-    annealing: Annealing
-    """`constant`, `linearly` or `exponentially`."""
     warmup_env_steps: int
+    anneal_env_steps: int = 0
+    """From 1 to the final rates; with 0 these come right after the warm-up."""
+    annealing: str = "linear"
+    """One of `ANNEALINGS`."""
 
     def epsilon(self, env_steps: int) -> np.ndarray:
         """[N] the share of random actions of each environment after so many env steps of the run."""
         since = env_steps - self.warmup_env_steps
-        return np.ones(len(self.final)) if since < 0 else self.annealing(self.final, since)
+        if since < 0:
+            return np.ones(len(self.final))
+        duration = self.anneal_env_steps
+        return ANNEALINGS[self.annealing](self.final, since, duration) if duration else self.final
 
 
 class RandomActions(NamedTuple):
@@ -73,8 +74,7 @@ class Bursts:
 
     def active(self, step: np.ndarray) -> np.ndarray:
         """[N] bool: the environment is in its burst at this step [N] of its episode."""
-        active: np.ndarray = step < self._to
-        return active
+        return step < self._to
 
     def end(self, last: np.ndarray, length: np.ndarray) -> None:
         """Note the lengths [N] of the episodes that ended, `last` [N] bool."""
@@ -94,26 +94,21 @@ def epsilon_ladder(num_envs: int, base: float, exponent: float) -> np.ndarray:
     return base ** (1 + exponent * np.arange(num_envs) / (num_envs - 1))
 
 
-def constant() -> Annealing:
-    """The final rates from the start."""
-    return lambda final, env_steps: final
+def linearly(final: np.ndarray, env_steps: int, duration: int) -> np.ndarray:
+    """[N] from 1 to the `final` rates [N] on a straight line, in `duration` environment steps."""
+    return linear(1.0, final, env_steps / duration)
 
 
-def linearly(duration: int) -> Annealing:
-    """From 1 to the final rates on a straight line, in `duration` environment steps."""
-    return lambda final, env_steps: linear(1.0, final, env_steps / duration)
-
-
-def exponentially(duration: int) -> Annealing:
-    """From 1 towards the final rates: 1/duration of what is left at each environment step.
+def exponentially(final: np.ndarray, env_steps: int, duration: int) -> np.ndarray:
+    """[N] from 1 towards the `final` rates [N]: 1/duration of what is left at each environment step.
 
     After `duration` steps a share of 1/e is left. DTQN's public code calls this schedule linear.
     """
-    return lambda final, env_steps: final + (1 - final) * (1 - 1 / duration) ** env_steps
+    return final + (1 - final) * (1 - 1 / duration) ** env_steps
 
 
 ANNEALINGS = {"linear": linearly, "exponential": exponentially}
-"""`actor.annealing` -> of a duration, at least 1, the annealing."""
+"""`actor.annealing` -> the rates after so many of `duration` environment steps, at least 1."""
 
 
 def linear(start: float, final: Any, fraction: float) -> Any:

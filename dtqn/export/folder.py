@@ -36,7 +36,7 @@ from dtqn.settings.names import name_of
 from dtqn.text import counted, number, one_line
 from dtqn.training import checkpoint, machine, trained
 from dtqn.training.directory import RunDir, file_errors, own_networks, task_identity
-from dtqn.training.metrics import check_counted
+from dtqn.training.metrics import check_counted, interval
 from dtqn.training.setup import task_spec
 
 _HEADER_TAGS = ("reinforcement-learning", "deep-reinforcement-learning", "partially-observable", "dtqn")
@@ -129,11 +129,8 @@ def _rows(config: Config, about: Mapping[str, Any], scores: Mapping[str, Evaluat
 
 
 def score(result: EvaluationResult) -> str:
-    """With 95 % intervals: `success 99.8 % (98.9 to 100.0), return 4.450 ± 0.004, of 500 episodes`."""
-    success = ""
-    if result.success is not None:
-        value, low, high, _ = result.score_interval
-        success = f"success {100 * value:.1f} % ({100 * low:.1f} to {100 * high:.1f}), "
+    """With 95 % intervals: `success 99.8% [98.9%, 100.0%], return 4.450 ± 0.004, of 500 episodes`."""
+    success = "" if result.success is None else f"{interval(*result[:3])}, "
     return f"{success}return {_mean_return(result)}, of {counted(result.episodes, 'episode')}"
 
 

@@ -15,11 +15,11 @@ from dtqn.export import folder
 from dtqn.settings.config import ConfigError
 from dtqn.text import one_line
 from dtqn.training import trained
-from dtqn.training.directory import EXPORTED_WEIGHTS, RunDir
+from dtqn.training.checkpoint import WEIGHTS
+from dtqn.training.directory import RunDir
 
 OK, DIFFERS, UNKNOWN = "ok", "DIFFERS", "cannot tell"
-_WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": "best.safetensors"}
-_DECIDING = ("config.yaml", "task.json", *_WEIGHTS.values())
+_DECIDING = ("config.yaml", "task.json", *WEIGHTS.values())
 """Files that the agent is made of: one that is there must be certified."""
 _ROUNDING = 1e-9
 """Two mean returns of a task without chance may differ by so much, relative to them."""
@@ -49,7 +49,7 @@ def verify(directory: RunDir, episodes: int | None, seed: int | None) -> Iterato
     if episodes == 0:
         return
     same = folder.made_here(config) == certified.exported
-    for weights, file in _WEIGHTS.items():
+    for weights, file in WEIGHTS.items():
         if claim := certified.scores.get(weights):
             yield _score(directory, weights, claim, episodes, seed, same)
         elif (directory.path / file).is_file():

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dtqn.acting.actor import Actor
-from dtqn.acting.exploration import Bursts, Exploration, constant
+from dtqn.acting.exploration import Bursts, Exploration
 from dtqn.inspection.dependence import q_values
 from dtqn.inspection.recorder import of_env
 from dtqn.networks.q_network import QNetwork, memory_window
@@ -95,7 +95,7 @@ def _play(config: Config, network: QNetwork, seed: int) -> _Played:
     actor = Actor(
         env,
         network,
-        exploration=Exploration(np.full(NUM_ENVS, RANDOM_SHARE), constant(), 0),
+        exploration=Exploration(np.full(NUM_ENVS, RANDOM_SHARE), warmup_env_steps=0),
         bursts=Bursts(NUM_ENVS, share=0.0),
         generator=np.random.default_rng(seed),
         keep_cache=False,

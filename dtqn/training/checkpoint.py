@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -39,27 +39,29 @@ from replay import Gathered
 FORMAT = 2
 _NETWORK, _STATE, _JSON = "network.safetensors", "state.safetensors", "state.json"
 _POINTER, _BEST = "latest", "best.safetensors"
-_WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
+WEIGHTS = {"last": EXPORTED_WEIGHTS, "best": _BEST}
+"""The files of an exported agent's weights."""
 _FOR_ALL = 0o644
 """Others may read the weights; safetensors writes them for their owner alone."""
 _ARRAY, _ITEMS, _TUPLE = "$array", "$items", "$tuple"
 _NAMES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.uint16: "U16",
-    torch.int16: "I16",
-    torch.uint32: "U32",
-    torch.int32: "I32",
-    torch.uint64: "U64",
-    torch.int64: "I64",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-    torch.complex64: "C64",
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
 }
-"""The names of types in a file of safetensors."""
+"""The names of torch's and numpy's types in a file of safetensors."""
+_Array: TypeAlias = torch.Tensor | np.ndarray | Gathered
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError)
 """The errors that unexpected content raises."""
 
@@ -96,7 +98,7 @@ def save(
         with _writing(whole):
             _remove(*(path for path in (temporary, whole) if _is_ours(path)))
             temporary.mkdir()
-            save_file(_independent(weights), temporary / _NETWORK)
+            save_file({name: _independent(x) for name, x in weights.items()}, temporary / _NETWORK)
             sync(temporary / _NETWORK)
             _write_state(temporary, state, about)
             sync(temporary)
@@ -111,7 +113,7 @@ def save(
 
 def _write_state(folder: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
     """A tree as two files, with checksums of its arrays' file and of the weights' file."""
-    arrays: dict[str, torch.Tensor | Gathered] = {}
+    arrays: dict[str, _Array] = {}
     skeleton = _take_arrays(state, "state", arrays)
     checksums = {_NETWORK: _checksum(folder / _NETWORK)}
     checksums[_STATE] = _write_arrays(folder / _STATE, arrays)
@@ -134,27 +136,23 @@ def current(folder: Path) -> Path:
     if not exists(folder):
         raise CheckpointError(f"{folder}: holds no checkpoint")
     name = _pointed(folder)
-    while not name or Path(name).name != name or not (folder / name).is_dir():
-        if (newer := _pointed(folder)) == name:  # and no training has just replaced it
-            there = sorted(path.name for path in _completed(folder))
-            right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
-            raise CheckpointError(f"{folder / _POINTER}: names no checkpoint in its folder; {right}")
-        name = newer
+    if not name or Path(name).name != name or not (folder / name).is_dir():
+        there = sorted(path.name for path in _completed(folder))
+        right = f"must hold {' or '.join(there)}" if there else "move the run away to train it again"
+        raise CheckpointError(f"{folder / _POINTER}: names no checkpoint in its folder; {right}")
     return _opened(folder / name, folder)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The description of its run that the current checkpoint holds."""
-    about: dict[str, Any] = _of_current(folder)[1]["about"]
-    return about
+    return _of_current(folder)[1]["about"]
 
 
 def load_state(folder: Path) -> dict[str, Any]:
     """The current checkpoint's state, every leaf as it was given to `save`."""
     checkpoint, content, arrays = _of_current(folder, _STATE)
     with _reading(checkpoint):
-        state: dict[str, Any] = _put_arrays(content["state"], arrays)
-    return state
+        return _put_arrays(content["state"], arrays)
 
 
 def check_kinds(state: Any, like: Any, path: str = "state") -> None:
@@ -180,15 +178,15 @@ def _of_current(folder: Path, file: str = "") -> tuple[Path, dict[str, Any], dic
 
     If another checkpoint replaces it meanwhile, all three are the new one's.
     """
-    path = current(folder)
     while True:
+        name = _pointed(folder)
         try:
+            path = current(folder)
             content = _read_json(path)
             return path, content, _read_tensors(path / file, content["checksums"][file]) if file else {}
         except CheckpointError:
-            if (newer := current(folder)) == path:
+            if _pointed(folder) == name:  # and no training has just replaced it
                 raise
-            path = newer
 
 
 def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -198,7 +196,7 @@ def load_weights(folder: Path, kind: str = "last") -> tuple[dict[str, Any], dict
         kind: `last`, with the description that `read_about` gives (an exported agent's own), or `best`, with
             the figures of the evaluation that chose them.
     """
-    file = folder / _WEIGHTS[kind]
+    file = folder / WEIGHTS[kind]
     if file.exists():
         return _read_with_figures(file)
     if kind == "best":
@@ -211,7 +209,8 @@ def save_weights(
     folder: Path, kind: str, weights: Mapping[str, torch.Tensor], figures: Mapping[str, Any]
 ) -> Path:
     """Keep `best` weights, or `last` ones of an exported agent, with what is told of them in one file."""
-    path, tensors, text = folder / _WEIGHTS[kind], _independent(weights), json.dumps(figures)
+    path, text = folder / WEIGHTS[kind], json.dumps(figures)
+    tensors = {name: _independent(x) for name, x in weights.items()}
     metadata = {"figures": text, "checksum": str(_checksum_of_tensors(text, tensors))}
     with _writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -226,10 +225,7 @@ def best_figures(folder: Path) -> dict[str, Any] | None:
 
     Raises:
         CheckpointError: where the file is damaged.
-        ConfigError: where no file can be written in its place.
     """
-    if (folder / _BEST).is_dir():
-        raise ConfigError(f"{folder / _BEST}: is a folder; must be a file")
     if not (folder / _BEST).exists():
         return None
     try:
@@ -245,9 +241,9 @@ def remove_best(folder: Path) -> None:
         (folder / _BEST).unlink(missing_ok=True)
 
 
-def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor | Gathered]) -> Any:
+def _take_arrays(node: Any, path: str, arrays: dict[str, _Array]) -> Any:
     """The tree with a marker in place of each array, which goes to `arrays` under its path."""
-    array: torch.Tensor | Gathered
+    array: _Array
     match node:
         case dict() if all(isinstance(key, str) and not key.startswith("$") for key in node):
             return {key: _take_arrays(value, f"{path}/{key}", arrays) for key, value in node.items()}
@@ -265,7 +261,7 @@ def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor | Gathered
             kind, array = "numpy", node
         case np.ndarray() | np.generic():
             kind = "scalar" if isinstance(node, np.generic) else "numpy"
-            array = _to_torch(np.asarray(node), path)
+            array = np.asarray(node, node.dtype.newbyteorder("="))
         case None | bool() | int() | float() | str():
             return node
         case _:
@@ -276,19 +272,18 @@ def _take_arrays(node: Any, path: str, arrays: dict[str, torch.Tensor | Gathered
     return {_ARRAY: path, "kind": kind, "shape": list(array.shape)}
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, torch.Tensor | Gathered]) -> int:
+def _write_arrays(path: Path, arrays: Mapping[str, _Array]) -> int:
     """Write a file of safetensors and give its checksum; the library would need all arrays in memory at once.
 
     Arrays are flat and sorted, the widest type first, so that each is aligned for its type. Their shapes are
     in the tree.
     """
-    kinds = {name: _kind(name, array.dtype) for name, array in arrays.items()}
     header: dict[str, Any] = {}
     end = 0
-    for name in sorted(arrays, key=lambda name: (-kinds[name].itemsize, name)):
-        count = math.prod(arrays[name].shape)
-        begin, end = end, end + count * kinds[name].itemsize
-        header[name] = {"dtype": _NAMES[kinds[name]], "shape": [count], "data_offsets": [begin, end]}
+    for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):
+        dtype, count = arrays[name].dtype, math.prod(arrays[name].shape)
+        begin, end = end, end + count * dtype.itemsize
+        header[name] = {"dtype": _type_name(name, dtype), "shape": [count], "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     checksum = 0
@@ -300,31 +295,20 @@ def _write_arrays(path: Path, arrays: Mapping[str, torch.Tensor | Gathered]) -> 
     return checksum
 
 
-def _kind(name: str, dtype: torch.dtype | np.dtype[Any]) -> torch.dtype:
-    kind = dtype if isinstance(dtype, torch.dtype) else torch.from_numpy(np.empty(0, dtype)).dtype
-    if kind not in _NAMES:
-        raise TypeError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold")
-    return kind
+def _type_name(path: str, dtype: torch.dtype | np.dtype[Any]) -> str:
+    name = str(dtype).removeprefix("torch.")
+    if name not in _NAMES:
+        raise TypeError(f"{path} is an array of {name}, which a checkpoint cannot hold")
+    return _NAMES[name]
 
 
-def _blocks(array: torch.Tensor | Gathered) -> Iterator[np.ndarray]:
+def _blocks(array: _Array) -> Iterator[np.ndarray]:
     """Its bytes, in pieces."""
-    if isinstance(array, Gathered):
-        pieces: Iterable[np.ndarray] = array.blocks()
-    else:
-        flat = array.cpu().contiguous().reshape(-1)
-        if flat.stride() != (1,):  # of one element or none any stride counts as contiguous
-            flat = flat.new_empty(len(flat)).copy_(flat)
-        pieces = [flat.view(torch.uint8).numpy()]
+    if isinstance(array, torch.Tensor):
+        array = _independent(array).reshape(-1).view(torch.uint8).numpy()
+    pieces: Iterable[np.ndarray] = array.blocks() if isinstance(array, Gathered) else [array]
     for piece in pieces:
         yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
-
-
-def _to_torch(array: np.ndarray, path: str) -> torch.Tensor:
-    try:  # a copy, as the array may be strided, read-only or in the other byte order
-        return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), order="C"))
-    except TypeError:
-        raise TypeError(f"{path} is an array of {array.dtype}, which a checkpoint cannot hold") from None
 
 
 def _put_arrays(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
@@ -344,10 +328,9 @@ def _put_arrays(node: Any, arrays: dict[str, torch.Tensor]) -> Any:
             return node
 
 
-def _independent(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous CPU tensors that share no memory: safetensors refuses views, or writes them wrongly."""
-    own = torch.contiguous_format
-    return {name: tensor.detach().cpu().clone(memory_format=own) for name, tensor in tensors.items()}
+def _independent(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy on the CPU: safetensors refuses tensors that share memory, or writes them wrongly."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _is_ours(path: Path) -> bool:

@@ -284,7 +284,7 @@ class RunDir:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """The directory for this process alone, to its end at most; a ConfigError where another has it."""
-        self.writable()
+        make_writable("run_dir", self.path)
         self.check_files()
         with file_errors(self.path, "cannot be read"):
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -316,11 +316,7 @@ class RunDir:
 
         A damaged file counts as missing: going on with the finished run writes it again from the checkpoint.
         """
-        try:
-            result = json.loads(self.result_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return None
-        if not isinstance(result, dict):
+        if not (result := _object_in(self.result_file)):
             return None
         config = self.read_config()
         is_elsewhere = any(map(this_process.problem, own_code(config)))  # what it ran on cannot be looked at
@@ -333,10 +329,6 @@ class RunDir:
             on = f"a run; to go on with it: {self.command('--resume')}; or"
             held = "a finished run;" if self.read_result() else on
             raise ConfigError(f"run_dir {self.path} holds {held} choose another seed or run_dir")
-        self.writable()
-
-    def writable(self) -> None:
-        """Make the directory, and see that files can be written there."""
         make_writable("run_dir", self.path)
 
     def write_config(self, config: Config) -> None:
@@ -354,10 +346,7 @@ class RunDir:
 
     def read_task_digest(self) -> str | None:
         """`run_identity`'s digest as it was when the run began; None where task.json does not tell."""
-        try:
-            digest = json.loads(self.task_file.read_text(encoding="utf-8"))["digest"]
-        except (OSError, ValueError, RecursionError, LookupError, TypeError):
-            return None
+        digest = _object_in(self.task_file).get("digest")
         return digest if isinstance(digest, str) else None
 
     def task_change(self, config: Config, trained: str | None = None) -> str:
@@ -405,7 +394,7 @@ class RunDir:
             self._check_same(self.read_config(), resolved(config), HOW_IT_RUNS, "move the run away")
             if change := self.task_change(config):
                 raise ConfigError(f"{change}; move the run away, or start anew with another --run-dir")
-        self.writable()
+        make_writable("run_dir", self.path)
         self.write_config(config)
 
     def settled(self, config: Config) -> Config:
@@ -482,6 +471,15 @@ class RunDir:
             old = before.get(name)
             if old != new and name not in but:
                 raise ConfigError(f"{name} is {new}, but the run in {self.path} has {old}; {remedy}")
+
+
+def _object_in(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where the file is missing or damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def make_writable(name: str, folder: Path) -> None:

@@ -7,7 +7,7 @@ import heapq
 import os
 import statistics
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TextIO, cast
 
@@ -21,11 +21,6 @@ from rich.text import Text
 from dtqn.text import clock, counted, number, shortened
 from dtqn.training.metrics import Row, outcome
 
-_WINDOW_SECONDS = 30.0
-_LEAST_SECONDS = 0.25
-"""Between two looks at a run's steps."""
-_FEWEST_UPDATES = 10
-"""Before the time to go is told."""
 _BROAD = 110
 """Columns of a terminal that has room for all that is known of a run."""
 
@@ -106,103 +101,6 @@ def _bar(total: int, env_steps: int, width: int) -> ProgressBar:
     return ProgressBar(total=total, completed=min(env_steps, total), width=width)
 
 
-class _Status:
-    """The figures of one run: speeds of the last half minute, the time to go by all since learning began."""
-
-    def __init__(self, total: int, env_steps: int, learner_steps: int) -> None:
-        self.total, self.env_steps = total, env_steps
-        self._marks = deque([(time.monotonic(), env_steps, learner_steps)])
-        self._learning = self._marks[0]
-        """Where learning began."""
-        self._env_speed = self._learner_speed = 0.0
-        self._last: dict[str, float | int | None] = {}
-
-    def progress(self, env_steps: int, learner_steps: int, least_seconds: float = _LEAST_SECONDS) -> None:
-        self.env_steps, now = env_steps, time.monotonic()
-        then, env_then, _ = self._marks[-1]
-        # A row that has waited for its evaluation has fewer steps.
-        if now - then <= least_seconds or env_steps < env_then:
-            return
-        self._marks.append((now, env_steps, learner_steps))
-        if not self._learning[2]:
-            self._learning = self._marks[-1]
-        while len(self._marks) > 2 and now - self._marks[0][0] > _WINDOW_SECONDS:
-            self._marks.popleft()
-        then, env_then, learner_then = self._marks[0]
-        seconds = max(now - then, 1e-9)
-        self._env_speed = (env_steps - env_then) / seconds
-        self._learner_speed = (learner_steps - learner_then) / seconds
-
-    def row(self, row: Row) -> None:
-        self._last |= {key: value for key, value in row.items() if value is not None}
-
-    @property
-    def share(self) -> str:
-        return f"{min(1.0, self.env_steps / self.total):.0%}"
-
-    @property
-    def steps(self) -> str:
-        return f"{number(self.env_steps)}/{number(self.total)} env steps"
-
-    @property
-    def eta(self) -> str:
-        (then, env_then, learner_then), (now, env_now, learner_now) = self._learning, self._marks[-1]
-        left = max(self.total - self.env_steps, 0)
-        if left and (learner_now - learner_then < _FEWEST_UPDATES or env_now == env_then):
-            return "eta -:--"
-        return f"eta {clock(left and left * (now - then) / (env_now - env_then))}"
-
-    @property
-    def figures(self) -> str:
-        last = self._last
-        parts = [f"{number(self._env_speed)} env steps/s", f"{self._learner_speed:.1f} learner steps/s"]
-        if "train/success" in last:
-            parts.append(f"train {last['train/success']:.0%}")
-        elif "train/return" in last:
-            parts.append(f"train return {last['train/return']:.2f}")
-        if "eval/return" in last:
-            parts.append(f"eval {outcome(last)}")
-        if "learner/loss" in last:
-            parts.append(f"loss {last['learner/loss']:.4g}")
-        return "  ".join(parts)
-
-
-class View(_Shown):
-    """One run: bar and figures below its evaluations, or a line for each and one about every 30 seconds."""
-
-    def __init__(self, out: TextIO | Output, total: int, env_steps: int, learner_steps: int) -> None:
-        """The run begins at these steps."""
-        self._status = _Status(total, env_steps, learner_steps)
-        super().__init__(out)
-
-    def _render(self) -> RenderableType:
-        status = self._status
-        line = Table.grid(padding=(0, 1))
-        line.add_row(
-            _bar(status.total, status.env_steps, 24), Text(f"{status.share}  {status.steps}  {status.eta}")
-        )
-        return Group(line, Text(status.figures))
-
-    def progress(self, env_steps: int, learner_steps: int) -> None:
-        self._status.progress(env_steps, learner_steps)
-        if self._is_due():
-            self._tell()
-
-    def row(self, row: Row) -> None:
-        self._status.row(row)
-        if "eval/return" not in row:
-            return
-        if self._live is not None:
-            self.say(f"{number(row['env_steps'] or 0)} env steps: {outcome(row)}")
-        else:
-            self._status.progress(int(row["env_steps"] or 0), int(row["learner_steps"] or 0), 0.0)
-            self._tell()
-
-    def _tell(self) -> None:
-        self._told, status = time.monotonic(), self._status
-        self.say(f"{status.steps} ({status.share})  {status.eta}  {status.figures}")
-
-
 class Watched(Protocol):
     """A run among several."""
 
@@ -223,7 +121,7 @@ class RunFacts:
     """The figures of one run that are shown."""
 
     def __init__(self, run: Watched) -> None:
-        last: dict[str, float | int | None] = {}
+        last: Row = {}
         for row in run.rows:
             last |= {key: value for key, value in row.items() if value is not None}
         self.name, self.state = run.name, run.state
@@ -241,10 +139,12 @@ class RunFacts:
 
     @property
     def line(self) -> str:
-        share = min(1.0, self.env_steps / self.total)
-        steps = f"{number(self.env_steps)}/{number(self.total)} env steps ({share:.0%})"
         state = f"finished in {clock(self.seconds)}" if self.state == "finished" else self.state
-        return f"{self.name}: {state}  {steps}  {self.outcome}".rstrip()
+        return f"{self.name}: {state}  {_steps(self.env_steps, self.total)}  {self.outcome}".rstrip()
+
+
+def _steps(env_steps: int, total: int) -> str:
+    return f"{number(env_steps)}/{number(total)} env steps ({min(1.0, env_steps / total):.0%})"
 
 
 def _pace(rows: Sequence[Row]) -> float:
@@ -280,6 +180,66 @@ def overview(facts: Sequence[RunFacts]) -> str:
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
     count = counted(len(facts), "run")
     return f"{count}: {states}  eta {eta if any(fact.left for fact in facts) else '0:00'}"
+
+
+class View(_Shown):
+    """One run: bar and figures below its evaluations, or a line for each and one about every 30 seconds."""
+
+    def __init__(self, out: TextIO | Output, total: int, env_steps: int) -> None:
+        """The run begins at these steps."""
+        self._total, self._env_steps = total, env_steps
+        self._rows: list[Row] = []
+        self._last: Row = {}
+        """Of each metric the last value."""
+        super().__init__(out)
+
+    def _render(self) -> RenderableType:
+        line = Table.grid(padding=(0, 1))
+        line.add_row(_bar(self._total, self._env_steps, 24), Text(self._progress))
+        return Group(line, Text(self._figures))
+
+    def progress(self, env_steps: int) -> None:
+        self._env_steps = env_steps
+        if self._is_due():
+            self._tell()
+
+    def row(self, row: Row) -> None:
+        self._rows.append(row)
+        self._last |= {key: value for key, value in row.items() if value is not None}
+        self._env_steps = int(row["env_steps"] or 0)
+        if "eval/return" not in row:
+            return
+        if self._live is not None:
+            self.say(f"{number(row['env_steps'] or 0)} env steps: {outcome(row)}")
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        self.say(f"{self._progress}  {self._figures}")
+
+    @property
+    def _progress(self) -> str:
+        left, pace = max(self._total - self._env_steps, 0), _pace(self._rows)
+        eta = clock(left * pace) if pace or not left else "-:--"
+        return f"{_steps(self._env_steps, self._total)}  eta {eta}"
+
+    @property
+    def _figures(self) -> str:
+        last = self._last
+        env_speed, learner_speed = (
+            last.get(f"speed/{of}_steps_per_second") or 0 for of in ("env", "learner")
+        )
+        parts = [f"{number(env_speed)} env steps/s", f"{learner_speed:.1f} learner steps/s"]
+        if "train/success" in last:
+            parts.append(f"train {last['train/success']:.0%}")
+        elif "train/return" in last:
+            parts.append(f"train return {last['train/return']:.2f}")
+        if "eval/return" in last:
+            parts.append(f"eval {outcome(last)}")
+        if "learner/loss" in last:
+            parts.append(f"loss {last['learner/loss']:.4g}")
+        return "  ".join(parts)
 
 
 class RunsView(_Shown):

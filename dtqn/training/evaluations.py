@@ -39,7 +39,7 @@ class Evaluations:
 
     def keep_best(self, row: Row, weights: Mapping[str, Tensor]) -> None:
         """Take a row's evaluation for the last one; keep its weights if it is the best one."""
-        self.last = _evaluation(row)
+        self.last = {key: row[key] for key in row if key == "env_steps" or key.startswith("eval/")}
         if is_full_evaluation(row) and (not self.best or score(self.last) > score(self.best)):
             self.best = dict(self.last)
             checkpoint.save_weights(self._folder, "best", weights, self.best)
@@ -51,8 +51,3 @@ class Evaluations:
             return False
         of_return, error = (row.get(f"eval/{name}") or 0.0 for name in ("return", "return_error"))
         return goal.is_met(row.get("eval/success_low"), of_return - NORMAL_QUANTILE * error)
-
-
-def _evaluation(row: Row) -> Row:
-    """The part of a row that an evaluation made, and its env steps."""
-    return {key: value for key, value in row.items() if key == "env_steps" or key.startswith("eval/")}

@@ -41,7 +41,6 @@ class Asked(NamedTuple):
     number: int
     """Its place among the run's, from 0."""
     env_steps: int
-    learner_steps: int
     length: float | None
     """Mean length of recent training episodes; None where there are none."""
     at_end: bool
@@ -127,12 +126,10 @@ class Evaluator:
         assert not self._waiting
         return self._full_at == env_steps
 
-    def ask(
-        self, network: QNetwork, env_steps: int, learner_steps: int, length: float | None, at_end: bool
-    ) -> None:
+    def ask(self, network: QNetwork, env_steps: int, length: float | None, at_end: bool) -> None:
         """Ask for an evaluation of `network` as it is now; `Asked` says what the others are."""
         weights = {name: x.detach().to("cpu", copy=True) for name, x in network.state_dict().items()}
-        self._waiting.append(Asked(self._number, env_steps, learner_steps, length, at_end, weights))
+        self._waiting.append(Asked(self._number, env_steps, length, at_end, weights))
         self._number += 1
 
     def evaluated(
@@ -156,8 +153,7 @@ class Evaluator:
             return None
         self._waiting.popleft()
         result = played.result(self._has_success)
-        full = self._plan.is_full(result, asked.at_end)
-        self._plan.count(result, full)
+        full = self._plan.count(result, asked.at_end)
         self._full_at = asked.env_steps if full else -1
         metrics: Row = {
             "eval/success": result.success,
@@ -187,8 +183,7 @@ class Evaluator:
             self._check_steps(self._beside)
             return None
         self._begun = False
-        played: Played = self._beside.answer()
-        return played
+        return self._beside.answer()
 
     def _check_steps(self, beside: Worker) -> None:
         """A WorkerError, and the end of the process, where it has been silent for too long."""
@@ -228,4 +223,5 @@ class Evaluator:
         """For an evaluator that has not been asked yet."""
         self._number, self._full_at = state["number"], state["full_at"]
         self._plan.set_state(state["stages"])
-        self._waiting = deque(Asked(**asked) for asked in state["waiting"])
+        of_asked = ({name: asked[name] for name in Asked._fields} for asked in state["waiting"])
+        self._waiting = deque(Asked(**each) for each in of_asked)  # earlier checkpoints hold more of each

@@ -55,12 +55,9 @@ class Exchange:
         self._fields = named(schema.timesteps)
         at_step = (self.vector_steps, config.actor.num_envs)
         forms: dict[str, Form] = {
-            **{
-                name: ((*at_step, *field.shape), np.dtype(field.dtype))
-                for name, field in self._fields.items()
-            },
-            **{f"episode/{name}": (at_step, dtype) for name, dtype in EPISODES.items()},
+            name: ((*at_step, *field.shape), np.dtype(field.dtype)) for name, field in self._fields.items()
         }
+        forms |= {f"episode/{name}": (at_step, dtype) for name, dtype in EPISODES.items()}
         forms |= forms_of("parameters", network.parameters(), self.versions)
         arrays, self.descriptor = shared_arrays(forms, descriptor)
         self._timesteps = {name: arrays[name] for name in self._fields}
@@ -93,8 +90,7 @@ class Exchange:
 
     def ended(self, step: int) -> np.ndarray:
         """[N] bool: the environments whose episodes the vector step ended."""
-        ended: np.ndarray = self._episodes[_ENDED][step]
-        return ended
+        return self._episodes[_ENDED][step]
 
     def close(self) -> None:
         """Hand the memory to no more processes. The arrays stay as long as they are used."""

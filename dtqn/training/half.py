@@ -40,8 +40,7 @@ class PartLearner:
         sequences: Sequences = map_tree(torch.from_numpy, batch)
         results = self._learner.part(sequences, torch.from_numpy(num_learned))._asdict()
         torch._foreach_copy_(self._gradients, results.pop("gradients"))
-        arrays: dict[str, Any] = map_tree(lambda x: x.numpy(), results)
-        return arrays
+        return map_tree(lambda x: x.numpy(), results)
 
 
 class Half:
@@ -95,13 +94,8 @@ class Half:
         self._news.append(f"{error}; this run goes on without it, more slowly")
 
 
-def half_of(config: Config, learner: Learner) -> Half | None:
-    """The process of a run on two threads; None where no other process finds what the run is made of."""
-    return Half(config, learner) if learns_beside(config) else None
-
-
 def learns_beside(config: Config) -> bool:
-    """Whether a second process learns a part of each batch."""
+    """Whether a second process learns a part of each batch; it has to find what the run is made of."""
     on_cpu = setup.device_of(config).type == "cpu"
     return config.num_threads > 1 and on_cpu and not objects.kept(config)
 

@@ -36,8 +36,6 @@ class Plan(NamedTuple):
         auto = self.resume == AUTO
         config = machine.settled(self.directory.settled(self.config) if auto else self.config)
         preflight.check(config)  # before there is a folder
-        if self.resume is None:
-            self.directory.claim()
         with self.directory.lock():
             if self.resume is None:
                 return session.start(config, self.directory, out, callbacks)

@@ -361,10 +361,9 @@ class WorkerPool:
         for request in member.asked:
             member.ask("vector_step", *request)
 
+    @torch.no_grad()
     def _write_parameters(self, parameters: Sequence[torch.Tensor]) -> None:
-        with torch.no_grad():
-            for place, one in zip(self._exchange.parameters[self._parameters], parameters, strict=True):
-                place.copy_(one)
+        torch._foreach_copy_(self._exchange.parameters[self._parameters], list(parameters))
 
 
 def shares(num_envs: int, num_workers: int) -> list[Share]:

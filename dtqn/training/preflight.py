@@ -129,7 +129,7 @@ def _check_memory(config: Config, plan: Mapping[str, int]) -> None:
     )
 
 
-_PROCESS, _EVALUATION = "the process itself", "an evaluation"
+_EVALUATION = "an evaluation"
 _STATES = 3
 """Carried states of an environment that are there at once in a step: before it, after it, and on the way."""
 
@@ -137,12 +137,11 @@ _STATES = 3
 def memory(config: Config, process_bytes: int | None) -> dict[str, int]:
     """Bytes of a run on this machine by what takes them; `process_bytes` are there before, if known."""
     plan = plan_bytes(config)
-    process = {} if process_bytes is None else {_PROCESS: process_bytes}
-    if process and (beside := config.evaluates_beside + learns_beside(config)):  # they have imported the same
-        process["the other processes"] = beside * (process_bytes or 0)
-    if process and config.num_workers:
-        process["the workers' processes"] = config.num_workers * (process_bytes or 0)
-    return plan | process
+    if process_bytes is not None:
+        plan["the process itself"] = process_bytes
+        if others := config.evaluates_beside + learns_beside(config) + config.num_workers:
+            plan["the other processes"] = others * process_bytes  # which have imported the same
+    return plan
 
 
 def plan_bytes(config: Config) -> dict[str, int]:

@@ -32,7 +32,7 @@ from dtqn.training.metrics import MetricsFile, Row, check_counted, fault, is_eva
 from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trained import misfit
 from dtqn.training.trainer import Trainer
-from dtqn.training.wandb_tracker import Say, Tracker, in_sweep, open_tracker
+from dtqn.training.wandb_tracker import Tracker, in_sweep, open_tracker
 from dtqn.training.worker import WorkerError
 from dtqn.types import NonFiniteError
 from envs.errors import ANY_FAULT
@@ -80,7 +80,6 @@ def resume(
             directory.write_config(config)
         _tell_finished(config, directory, about, shown)
         return 0
-    directory.writable()
     if not about:
         if directory.metrics_file.exists():
             print(f"{directory.path} has no checkpoint yet: the run starts anew", file=shown)
@@ -126,7 +125,8 @@ def _tell_finished(config: Config, directory: RunDir, about: Mapping[str, Any], 
     print(messages.finished(directory, about["env_steps"], about["last_evaluation"]), file=out)
     if in_sweep():  # which has made a new run for the same configuration
         say = functools.partial(print, file=out)
-        tracker = _opened(config, directory, directory.wandb_id, say, about.get("parameters"))
+        tracker = open_tracker(config, directory, directory.wandb_id, say, about.get("parameters"))
+        directory.wandb_id = tracker.id
         _send_files(tracker, directory)
         tracker.close()
 
@@ -184,7 +184,7 @@ class _Run:
             self._changed_at.append(int(about["env_steps"]))
             trainer.evaluator.forget_scores()
         known_id = None if in_sweep() else about.get("wandb_id")
-        self._wandb_id: str = known_id or directory.wandb_id
+        self._tracker = Tracker(known_id or directory.wandb_id)
         self._code = list(dict.fromkeys([*about.get("code", ()), code_digest()]))
         """Digests of the sources that it has run, several where they changed between two stretches."""
         self._seconds_before = float(about.get("seconds", 0.0))
@@ -209,14 +209,13 @@ class _Run:
         trainer, resumed = self.trainer, self._saved_at is not None
         about = messages.introduction(self.config, self.directory, trainer, resumed)
         print(about, file=self.out, flush=True)
-        total = self.config.total_env_steps
-        self._view = View(self.out, total, trainer.env_steps, trainer.learner_steps)
-        self._tracker = Tracker(self._wandb_id)
+        self._view = View(self.out, self.config.total_env_steps, trainer.env_steps)
         exit_code, caught = 1, contextlib.ExitStack()
         try:
             parameters = messages.parameters_of(trainer.network)
-            self._tracker = _opened(self.config, self.directory, self._wandb_id, self._view.say, parameters)
-            self._wandb_id = self._tracker.id
+            say, known_id = self._view.say, self._tracker.id
+            self._tracker = open_tracker(self.config, self.directory, known_id, say, parameters)
+            self.directory.wandb_id = self._tracker.id
             caught.enter_context(self._signals)
             self._callbacks.tell("on_start")
             exit_code = self._loop()
@@ -296,7 +295,7 @@ class _Run:
             self._hold(row)
         self._tell_news()
         self._record()
-        self._view.progress(self.trainer.env_steps, self.trainer.learner_steps)
+        self._view.progress(self.trainer.env_steps)
 
     def _end(self) -> int:
         """Do what the run owes at its end; the exit code."""
@@ -349,13 +348,11 @@ class _Run:
         passed = seconds - then if env_steps > env_then else None
         self._speed_mark = (seconds, env_steps, learner_steps)
         clocks: Row = {
-            "env_steps": env_steps,
-            "learner_steps": learner_steps,
             "seconds": seconds,
             "speed/env_steps_per_second": (env_steps - env_then) / passed if passed else None,
             "speed/learner_steps_per_second": (learner_steps - learner_then) / passed if passed else None,
         }
-        self._held.append(clocks | row)
+        self._held.append(row | clocks)
 
     def _record(self, wait: bool = False) -> None:
         """Write the rows that are complete, in order.
@@ -412,7 +409,7 @@ class _Run:
             "seconds": self._seconds,
             "rows": self._metrics.rows,
             "held": self._held,
-            "wandb_id": self._wandb_id,
+            "wandb_id": self._tracker.id,
             "last_evaluation": self._evaluations.last,
             "finished": finished,
             "ends_at": ends_at(self.config),
@@ -465,13 +462,6 @@ def _send_files(tracker: Tracker, directory: RunDir) -> None:
     pictures = {name: file for name, file in pictures.items() if file.is_file()}
     tracker.pictures(len(rows) - 1, rows[-1], pictures)
     tracker.artifact(directory.kept_files())
-
-
-def _opened(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Tracker:
-    about = {"parameters": parameters, "device_used": device_of(config).type}
-    tracker = open_tracker(config, directory, run_id, say, about)
-    directory.wandb_id = tracker.id
-    return tracker
 
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from dtqn.learning.learner import Learner
 from dtqn.learning.padded import BlockSizes, Padded
 from dtqn.networks import builder
 from dtqn.networks.q_network import QNetwork, memory_window
-from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError, ReplayConfig
+from dtqn.settings.config import ActorConfig, Config, ConfigError, MisfitError
 from dtqn.training.replay_fields import MEMORIES, Schema, timestep_fields
 from dtqn.training.staleness import Staleness
 from dtqn.training.updates import FromReplay, FromRollouts, Updates
@@ -167,18 +167,14 @@ def replay_size(config: Config, fields: Mapping[str, Field]) -> tuple[SequenceLa
 def make_replay(config: Config, schema: Schema) -> SequenceReplay:
     """The run's replay, empty."""
     layout, capacity = replay_size(config, schema.fields)
-    return SequenceReplay(schema.fields, layout, capacity, config.actor.num_envs, sampler_of(config.replay))
-
-
-def sampler_of(config: ReplayConfig) -> Callable[[int], Sampler]:
-    """Makes the sampler of so many slots."""
-    if not config.priority_exponent:
-        return UniformSampler
-    return functools.partial(
-        ProportionalSampler,
-        priority_exponent=config.priority_exponent,
-        importance_sampling_exponent=config.importance_sampling_exponent,
-    )
+    sampler: Callable[[int], Sampler] = UniformSampler
+    if config.replay.priority_exponent:
+        sampler = functools.partial(
+            ProportionalSampler,
+            priority_exponent=config.replay.priority_exponent,
+            importance_sampling_exponent=config.replay.importance_sampling_exponent,
+        )
+    return SequenceReplay(schema.fields, layout, capacity, config.actor.num_envs, sampler)
 
 
 def make_updates(config: Config, replay: SequenceReplay, generator: np.random.Generator) -> Updates:
@@ -290,9 +286,7 @@ def make_exploration(config: ActorConfig, warmup_env_steps: int) -> Exploration:
         final = exploration.epsilon_ladder(count, config.exploration.base, config.exploration.exponent)
     else:
         final = np.full(count, config.epsilon_final)
-    duration = config.epsilon_anneal_env_steps
-    anneal = exploration.ANNEALINGS[config.annealing]
-    return Exploration(final, anneal(duration) if duration else exploration.constant(), warmup_env_steps)
+    return Exploration(final, warmup_env_steps, config.epsilon_anneal_env_steps, config.annealing)
 
 
 def learning_rate_share(config: Config) -> Callable[[int], float]:

@@ -22,7 +22,7 @@ from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training import random_play, setup
 from dtqn.training.evaluator import Evaluator
-from dtqn.training.half import half_of
+from dtqn.training.half import Half, learns_beside
 from dtqn.training.pool import Pool, make_pool
 from dtqn.training.replay_fields import NAMES
 from dtqn.training.setup import Stream, seed_of
@@ -51,7 +51,7 @@ class Trainer:
         network.to(self.schema.device)
         self.evaluator = Evaluator(config, network)
         self.learner = setup.make_learner(config, network)
-        self.half = half_of(config, self.learner)
+        self.half = Half(config, self.learner) if learns_beside(config) else None
         self.learner.beside = self.half
         try:
             self.actor: Pool = make_pool(config, network, self.schema)
@@ -220,7 +220,7 @@ class Trainer:
 
     def _ask_evaluation(self, at_end: bool) -> None:
         length = float(np.mean([one[1] for one in self._recent])) if self._has_ended.all() else None
-        self.evaluator.ask(self.network, self.env_steps, self.learner_steps, length, at_end)
+        self.evaluator.ask(self.network, self.env_steps, length, at_end)
 
     def film(self, file: Path) -> None:
         """A greedy episode as a GIF; NoPictureError where the task draws none."""

@@ -9,7 +9,6 @@ import platform
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 from dtqn.program import versions
@@ -19,6 +18,7 @@ from dtqn.signals import signal_of
 from dtqn.text import one_line
 from dtqn.training.directory import HOW_IT_RUNS, RunDir, config_hash
 from dtqn.training.metrics import Row, read_rows
+from dtqn.training.setup import device_of
 
 Say = Callable[[str], None]
 
@@ -114,26 +114,24 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def open_tracker(
-    config: Config, directory: RunDir, run_id: str, say: Say, about: Mapping[str, Any] = MappingProxyType({})
-) -> Tracker:
+def open_tracker(config: Config, directory: RunDir, run_id: str, say: Say, parameters: int | None) -> Tracker:
     """The run at W&B, or none where it is off or cannot be started, which is said in one line.
 
     Args:
         run_id: the same after a resume. Inside a W&B sweep it is the run that rows were last sent to.
-        about: other facts about the run's first start, kept with its configuration.
+        parameters: of its network, as far as that is known.
     """
     if config.wandb != "disabled":
         rows = read_rows(directory.metrics_file)
         try:
-            return _opened(config, directory.path, run_id, rows, say, about)
+            return _opened(config, directory.path, run_id, rows, say, parameters)
         except (Exception, SystemExit) as error:
             say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
     return Tracker(run_id)
 
 
 def _opened(
-    config: Config, folder: Path, run_id: str, rows: Sequence[Row], say: Say, about: Mapping[str, Any]
+    config: Config, folder: Path, run_id: str, rows: Sequence[Row], say: Say, parameters: int | None
 ) -> Tracker:
     """Start or continue the run at W&B and send it the rows that it lacks; never asks, waits 10 s at most.
 
@@ -143,7 +141,8 @@ def _opened(
     tags: list[str] | None = _tags(config)
     # The versions and the machine behind a result. W&B itself adds the machine's memory and GPUs.
     machine = {"host": platform.node(), "platform": platform.platform(), "cpus": os.cpu_count()}
-    known = named(config) | dict(about) | {"versions": versions(_PACKAGES), "machine": machine}
+    known = named(config) | {"parameters": parameters, "device_used": device_of(config).type}
+    known |= {"versions": versions(_PACKAGES), "machine": machine}
     if rows and in_sweep():
         known["continues"] = run_id
     elif rows:  # W&B keeps what the first start said of the machine, and the tags as they are by now

@@ -33,8 +33,8 @@ def test_the_first_full_evaluation_comes_when_it_is_paid_for() -> None:
 
 def test_steps_that_are_spent_are_missing_later() -> None:
     plan = plan_of()
-    plan.count(result(0.2), full=False)  # 1 000 steps
-    plan.count(result(0.2, 500), full=True)  # 10 000 more
+    plan.count(result(0.2), at_end=False)  # 1 000 steps
+    plan.count(result(0.2, 500), at_end=False)  # 10 000 more
     assert [plan.episodes(steps, 20.0, at_end=False) for steps in (41_998, 42_000)] == [50, 500]
 
 
@@ -54,9 +54,9 @@ def test_a_full_evaluation_follows_on_one_that_could_be_as_good(
     best: float, goal: Goal, success: float, is_full: bool
 ) -> None:
     plan = plan_of(goal=goal)
-    plan.count(result(best, 500), full=True)
+    plan.count(result(best, 500), at_end=False)
     assert plan.episodes(10**6, 20.0, at_end=False) == 500, "the best one reaches itself"
-    plan.count(result(success), full=False)
+    plan.count(result(success), at_end=False)
     again = plan_of(goal=goal)
     again.set_state(plan.get_state())
     for each in (plan, again):
@@ -66,8 +66,8 @@ def test_a_full_evaluation_follows_on_one_that_could_be_as_good(
 
 def test_a_short_evaluation_says_nothing_of_the_best() -> None:
     plan = plan_of()
-    plan.count(result(1.0), full=False)
-    plan.count(result(0.0), full=False)
+    plan.count(result(1.0), at_end=False)
+    plan.count(result(0.0), at_end=False)
     assert plan.episodes(10**6, 20.0, at_end=False) == 500
 
 
@@ -77,7 +77,7 @@ def test_dear_episodes_make_an_evaluation_short() -> None:
     lengths = (10.0, 40.0, 100.0, 1_000.0)
     assert [plan.episodes(4_000, length, at_end=False) for length in lengths] == [50, 50, 20, 10]
     assert plan_of(episodes=4).episodes(4_000, 1_000.0, at_end=False) == 4
-    plan.count(result(0.0, episodes=10, length=100.0), full=False)
+    plan.count(result(0.0, episodes=10, length=100.0), at_end=False)
     assert plan.episodes(6_000, 10.0, at_end=False) == 20, "the agent's own episodes are the longer ones"
 
 
@@ -86,8 +86,8 @@ def test_a_run_too_short_for_all_episodes_ends_with_as_many_as_it_pays_for() -> 
     plan = plan_of()
     assert plan.episodes(6_000, 20.0, at_end=True) == 150
     assert plan.episodes(100, 20.0, at_end=True) == plan.episodes(100, None, at_end=True) == 50
-    assert plan.is_full(result(0.5), at_end=True) and not plan.is_full(result(0.5), at_end=False)
-    assert plan.is_full(result(0.5, episodes=500), at_end=False)
+    assert plan.count(result(0.5), at_end=True) and not plan.count(result(0.5), at_end=False)
+    assert plan.count(result(0.5, episodes=500), at_end=False)
 
 
 def test_returns_have_an_interval_of_their_own() -> None:
@@ -99,18 +99,18 @@ def test_returns_have_an_interval_of_their_own() -> None:
     assert four.score_interval.high == pytest.approx(1.5 + 1.959964 * np.sqrt(3) / 2)
     for best, count in ((3.1, 500), (3.3, 50)):
         plan = plan_of()
-        plan.count(four._replace(episode_return=best), full=True)
-        plan.count(four._replace(episodes=10), full=False)
+        plan.count(four._replace(episode_return=best), at_end=True)
+        plan.count(four._replace(episodes=10), at_end=False)
         assert plan.episodes(10**6, 5.0, at_end=False) == count
 
 
 def test_a_few_returns_do_not_settle_that_an_evaluation_is_hopeless() -> None:
     """One return has no spread, so its interval is a point."""
     plan = plan_of(episodes=100)
-    plan.count(EvaluationResult(None, None, None, 15.0, 20.0, 100, return_error=0.5), full=True)
+    plan.count(EvaluationResult(None, None, None, 15.0, 20.0, 100, return_error=0.5), at_end=False)
     for episodes, count in ((1, 100), (9, 100), (10, 50)):
         few = EvaluationResult(None, None, None, 10.0, 20.0, episodes, return_error=0.0)
-        plan.count(few, full=False)
+        plan.count(few, at_end=False)
         assert plan.episodes(90_000, 20.0, at_end=False) == count
 
 
@@ -119,7 +119,7 @@ def test_a_state_without_the_last_evaluation_goes_on() -> None:
     plan = plan_of()
     plan.set_state({"spent": 11_000, "best": 0.9})
     assert [plan.episodes(steps, 20.0, at_end=False) for steps in (41_998, 42_000)] == [50, 500]
-    plan.count(result(0.5), full=False)
+    plan.count(result(0.5), at_end=False)
     assert plan.episodes(10**6, 20.0, at_end=False) == 50
 
 
@@ -134,7 +134,7 @@ def planned(chance: np.random.Generator) -> list[float]:
     for _ in range(20):
         episodes = plan.episodes(10**6, 20.0, at_end=False)
         figures.append(float((chance.random(episodes) < SUCCESS).mean()))
-        plan.count(result(figures[-1], episodes), full=episodes == 500)
+        plan.count(result(figures[-1], episodes), at_end=False)
     return figures
 
 

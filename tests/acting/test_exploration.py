@@ -27,10 +27,10 @@ def test_exponential_takes_a_share_of_what_is_left() -> None:
     """Beside the recursion of DTQN's public code, at its nominal end and after 2 million steps."""
     value, final = 1.0, 0.1
     for step in range(1000):
-        assert exponentially(300)(final, step) == pytest.approx(value, rel=1e-12)
+        assert exponentially(final, step, 300) == pytest.approx(value, rel=1e-12)
         value = max(final, value - (value - final) / 300)
-    assert exponentially(200_000)(0.1, 200_000) == pytest.approx(0.1 + 0.9 / np.e, abs=1e-5)
-    assert exponentially(200_000)(np.array([0.1, 1.0]), 2_000_000).tolist() == pytest.approx(
+    assert exponentially(0.1, 200_000, 200_000) == pytest.approx(0.1 + 0.9 / np.e, abs=1e-5)
+    assert exponentially(np.array([0.1, 1.0]), 2_000_000, 200_000).tolist() == pytest.approx(
         [0.10004, 1.0], abs=1e-5
     )
 

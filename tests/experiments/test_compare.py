@@ -145,7 +145,7 @@ def test_random_actions_are_played_once(tmp_path, monkeypatch):
     assert chance_level.measured([other], tmp_path / "random.json") == found and len(seeds) == 1
     monkeypatch.setattr(setup, "make_env", make_env)
     trainer = Trainer(config)
-    trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=True)
+    trainer.evaluator.ask(trainer.network, 0, None, at_end=True)
     assert trainer.evaluator.evaluated() is not None
     assert seeds[0] == seeds[-1]
     # Once more with plain loops: environment i plays every 4th episode.
@@ -185,7 +185,7 @@ def test_an_evaluation_has_the_same_seeds_for_every_agent(monkeypatch):
         monkeypatch.setattr(setup, "make_env", make_env)
         trainer = Trainer(resolve(None, tiny | {"agent": agent, "task.time_limit": "5"}, {}))
         for _ in range(2):
-            trainer.evaluator.ask(trainer.network, 0, 0, None, at_end=False)
+            trainer.evaluator.ask(trainer.network, 0, None, at_end=False)
             assert trainer.evaluator.evaluated() is not None
     assert seen["dqn"] == seen["gru"]
     assert len(set(seen["dqn"])) == 3, "training and either evaluation have seeds of their own"

@@ -29,7 +29,7 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
     success = next(metric for metric in result["metrics"] if metric["type"] == "success_rate")
     assert success["value"] == pytest.approx(score["success"], abs=1e-4)
     low, high = wilson_interval(round(40 * score["success"]), 40)
-    assert f"success {100 * score['success']:.1f} % ({100 * low:.1f} to {100 * high:.1f})" in body
+    assert f"success {score['success']:.1%} [{low:.1%}, {high:.1%}]" in body
     for part in (
         "![learning curve](learning_curve.png)",
         "dtqn.load(",

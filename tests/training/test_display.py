@@ -102,28 +102,26 @@ def test_the_pace_of_warm_up_is_not_that_of_learning():
     assert display.RunFacts(run).pace == 3.0 / 1_200
 
 
-def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning(monkeypatch):
-    """Warm-up takes a second for 1 000 steps. Then an update and ten steps take 0.1 s, so 10 000 take 100 s.
+def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning():
+    """Warm-up takes a second for 1 000 steps. Then ten steps and an update take 0.1 s, so 9 000 take 90 s.
 
-    An evaluation of 20 s counts: where half of the steps are done in 50 s and 20, as many take 70 more.
+    An evaluation of 20 s counts: where the later two thirds of 6 000 steps took 60 s, 5 000 more take 75.
     """
-    now = [0.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
-    status = display._Status(11_000, 0, 0)
+    view = display.View(io.StringIO(), 11_000, 0)
 
     def eta(env_steps, learner_steps, seconds):
-        now[0] = seconds
-        status.progress(env_steps, learner_steps)
-        return status.eta
+        view.row({"env_steps": env_steps, "learner_steps": learner_steps, "seconds": seconds})
+        return view._progress.partition("  ")[2]
 
-    assert {eta(100 * n, 0, n / 10) for n in range(10)} == {"eta -:--"}
-    assert [eta(1_000 + 10 * n, n, 1 + n / 10) for n in range(1, 120)][-1] == "eta 1:28"
-    assert eta(6_000, 500, 71.0) == "eta 1:10"
+    begun = [(500, 0, 0.5), (1_000, 0, 1.0), (1_100, 10, 2.0)]
+    assert [eta(*row) for row in begun] == ["eta -:--"] * 3
+    assert eta(2_000, 100, 11.0) == "eta 1:30"
+    view.progress(3_000)
+    assert view._progress.endswith("eta 1:20"), "between two rows"
+    assert eta(6_000, 500, 71.0) == "eta 1:15"
     assert eta(11_016, 1_000, 141.0) == "eta 0:00"
-    resumed = display._Status(2_000, 1_000, 100)
-    now[0] += 10.0
-    resumed.progress(1_500, 150)
-    assert resumed.eta == "eta 0:10"
+    view = display.View(io.StringIO(), 2_000, 1_000)
+    assert [eta(1_200, 120, 100.0), eta(1_500, 150, 106.0)] == ["eta -:--", "eta 0:10"]
 
 
 def _shown(runs, height, width=110):

@@ -220,7 +220,7 @@ def test_the_value_estimate_is_on_the_scale_of_the_rewards(
     scales = {"learner.gamma": 0.9, "learner.reward_scale": 0.5, "learner.value_rescaling": value_rescaling}
     config = config_of(evaluator="inline", **scales)
     asks = evaluator.Evaluator(config, setup.make_network(config))
-    asks.ask(setup.make_network(config), 900, 1, None, at_end=True)
+    asks.ask(setup.make_network(config), 900, None, at_end=True)
     found = asks.evaluated()
     assert found is not None
     assert found.metrics["eval/discounted_return"] == pytest.approx(1.0)

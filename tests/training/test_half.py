@@ -88,7 +88,6 @@ def test_a_run_that_loses_it_goes_on_alone(
 
 def test_objects_of_this_process_are_learned_here_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolve(None, {"threads": "2", "device": "cpu"}, {})
-    monkeypatch.setattr(half, "Half", lambda *_: "beside")
-    assert half.half_of(config, None) == "beside"  # type: ignore[arg-type, comparison-overlap]
+    assert half.learns_beside(config)
     monkeypatch.setattr(this_process, "holds", lambda name: name == config.env)
-    assert half.half_of(config, None) is None  # type: ignore[arg-type]
+    assert not half.learns_beside(config)

@@ -394,8 +394,8 @@ def test_the_live_view_of_a_terminal():
             return True
 
     out = Terminal()
-    view = display.View(out, 1000, 0, 0)
-    view.progress(500, 10)
+    view = display.View(out, 1000, 0)
+    view.progress(500)
     view.row(
         {
             "env_steps": 500,
@@ -408,7 +408,7 @@ def test_the_live_view_of_a_terminal():
     view.say("a note")
     time.sleep(0.6)
     view.close()
-    for words in ("500 env steps: return 1", "a note", "50%  500/1 000 env steps", "loss 0.25"):
+    for words in ("500 env steps: return 1", "a note", "500/1 000 env steps (50%)", "loss 0.25"):
         assert words in out.getvalue()
 
 

@@ -44,7 +44,7 @@ wandb_tracker._WAIT_SECONDS = float(os.environ.get("WAIT_SECONDS", wandb_tracker
 directory, flags, sent, then = Path(sys.argv[1]), {"wandb": sys.argv[2]}, int(sys.argv[3]), sys.argv[4]
 rows = [{"env_steps": 100 * n, "eval/success": None, "learner/loss": n / 4} for n in range(10)]
 (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows[:sent]))
-tracker = open_tracker(presets.resolve(None, flags, {}), RunDir(directory), "abcd1234", print)
+tracker = open_tracker(presets.resolve(None, flags, {}), RunDir(directory), "abcd1234", print, None)
 for number in range(sent, 10):
     tracker.log(number, rows[number])
 if then == "kill":
@@ -159,7 +159,7 @@ def test_pictures_and_artifact_at_the_end(tmp_path):
     (tmp_path / "checkpoint/10/network.safetensors").write_bytes(b"weights")
     said = []
     config = presets.resolve(None, {"wandb": "offline"}, {})
-    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append, None)
     last = _row(0) | {"learner_steps": 7}
     tracker.log(0, last)
     tracker.pictures(0, last, {"curve": tmp_path / "curve.png", "film": tmp_path / "film.gif"})
@@ -256,7 +256,7 @@ def _accept(server, accepted):
 
 def test_disabled_imports_nothing_and_writes_nothing(tmp_path):
     config = presets.resolve(None, {"wandb": "disabled"}, {})
-    opened = open_tracker(config, RunDir(tmp_path), "abcd1234", pytest.fail)
+    opened = open_tracker(config, RunDir(tmp_path), "abcd1234", pytest.fail, None)
     assert (opened._run, opened.id) == (None, "abcd1234")
     assert list(tmp_path.iterdir()) == []
 
@@ -269,7 +269,7 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(wandb, "init", broken)
     said = []
     config = presets.resolve(None, {"wandb": "offline"}, {})
-    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append)
+    tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append, None)
     tracker.log(0, _row(0))
     assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
 
