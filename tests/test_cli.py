@@ -237,7 +237,7 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
         (["trian"], "trian is no command; did you mean train?"),
         (["--config", "."], "config is .: cannot be read: Is a directory"),
         (["--run-dir", __file__], f"run_dir {__file__} cannot be written: File exists"),
-        (["--run-dir", "a" * 300], "a{60}: File name too long"),
+        (["--run-dir", "a" * 300], "run_dir a{300} cannot be written: File name too long"),
         (["--resume", "absent"], "absent: holds no run .there is no such folder."),
         (["--resume", "r", "--config", "c.yaml"], "--config is c.yaml: leave it out with --resume, .*"),
         (["--resume", "auto", "--run-dir", "x"], "--run-dir is x: leave it out with --resume"),
