@@ -30,7 +30,7 @@ class _Rewarded(Encoder):
 
 class _Embedding(Encoder):
     embedding_width: int = Field(8, ge=1, le=1_000_000)
-    """Features per discrete observation component, and of the previous action if `num_layers` is 0."""
+    """Features for each discrete observation component, and for the previous action if `num_layers` is 0."""
 
 
 class _Pictures(Encoder):

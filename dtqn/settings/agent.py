@@ -56,7 +56,7 @@ class LearnerConfig(Group):
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor per timestep."""
     n_step: int = Field(3, ge=1)
-    """n of the n-step return; for Q(lambda), timesteps after the learned ones that the return may use."""
+    """Timesteps after the learned ones that a return may use; n of the n-step return."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
     """TD target: an n-step return, Peng's Q(lambda), or Watkins' Q(lambda), cut at exploratory actions."""
     next_window: bool = False
@@ -64,7 +64,7 @@ class LearnerConfig(Group):
     double_q: bool = True
     """Double Q-learning: the online network chooses the bootstrap's action (van Hasselt et al. 2016)."""
     bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
-    """Bootstrap from the best action's value; `advantage` also lowers the targets of worse actions."""
+    """greedy: bootstrap from the best action's value. advantage: also lower the targets of worse actions."""
     value_rescaling: bool = False
     """Learn h(Q) instead of Q, with R2D2's h, nearly a square root; for tasks with large returns."""
     reward_scale: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 0.2

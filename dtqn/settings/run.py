@@ -110,9 +110,9 @@ class Config(Group):
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Logging to Weights & Biases; auto: online if you are logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
-    """End once success, by a full evaluation's 95 % interval, is at or above this; None: never."""
+    """End once a full evaluation's success, by its 95 % interval, is at or above this; None: never."""
     stop_at_return: float | None = None
-    """End once mean return, by a full evaluation's 95 % interval, is at or above this; None: never."""
+    """End once a full evaluation's mean return, by its 95 % interval, is at or above this; None: never."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
