@@ -25,6 +25,7 @@ SUITES: Final = (Path("docs/benchmarks/recipe/held-out.yaml"), Path("docs/benchm
 """The tasks and their budgets; the records of each stand next to it."""
 COLUMNS: Final = {"gtrxl": "gtrxl", "lstm": "lstm", "drqn": "drqn", "dqn": "no memory"}
 """By agent, the head of its column."""
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 def _share(value: float) -> str:
@@ -37,15 +38,16 @@ def cell(runs: Sequence[recipe.Run]) -> str:
         return ""
     solved = sum(run.is_solved for run in runs)
     low, high = binomtest(solved, len(runs)).proportion_ci(0.95, method="exact")
-    return f"{solved}/{len(runs)} [{_share(low)}, {_share(high)}]"
+    return f"{solved}/{len(runs)} [{_share(low)}, {_share(high)}]".replace(" ", NO_BREAK)
 
 
 def table(runs: Sequence[recipe.Run], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table in Markdown."""
+    """The table in Markdown, without the rows that have no runs."""
     head = ["task (env steps)", *COLUMNS.values(), "published"]
     lines = [head, ["---"] * len(head)]
     for row in rows:
-        of_row = [run for run in runs if run.task in row["tasks"]]
+        if not (of_row := [run for run in runs if run.task in row["tasks"]]):
+            continue
         cells = [cell([run for run in of_row if run.agent == agent]) for agent in COLUMNS]
         lines.append([row["title"], *cells, row.get("published", "")])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
