@@ -10,7 +10,6 @@ Legend: N environments, S cells a side.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, LINE, RED, TILE, joined
 from envs.fields import Field, FieldDynamics, require
-from envs.task import Native
+from envs.task import Native, match_name
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 SHIPS: Final = (5, 4, 3, 2)
@@ -102,9 +101,8 @@ class BattleshipDynamics(FieldDynamics):
 
 def find(id: str) -> Native:
     """The published size, or another."""
-    name = re.fullmatch(r"battleship-([6-9]|[1-3]\d)", id, re.ASCII)
-    if name is None:
-        raise ValueError(f"unknown task {id!r}; it must be battleship-<size>, with 6 to 39 cells a side")
+    right = "battleship-<size>, with 6 to 39 cells a side"
+    name = match_name(id, r"battleship-([6-9]|[1-3]\d)", right)
     size = int(name[1])
     return functools.partial(BattleshipDynamics, size), {
         "description": f"Sink four unseen ships on {size} x {size} cells, remembering which shots hit.",

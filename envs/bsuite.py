@@ -13,7 +13,6 @@ Legend: N environments, n length, b bits.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, RED, TILE, WALL
 from envs.fields import Field, FieldDynamics
-from envs.task import Native
+from envs.task import Native, match_name
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 _LENGTH_OF_SIZES: Final = 2
@@ -102,12 +101,8 @@ class MemoryChainDynamics(FieldDynamics):
 
 def find(id: str) -> Native:
     """One of the experiments' tasks, or one of any other length or number of bits."""
-    name = re.fullmatch(r"bsuite-memory-(len|size)-([1-9]\d{0,4})", id, re.ASCII)
-    if name is None:
-        raise ValueError(
-            f"unknown task {id!r}; it must be bsuite-memory-len-<length> or "
-            "bsuite-memory-size-<number of bits>, with a number from 1 to 99999"
-        )
+    right = "bsuite-memory-len-<length> or bsuite-memory-size-<number of bits>, with a number from 1 to 99999"
+    name = match_name(id, r"bsuite-memory-(len|size)-([1-9]\d{0,4})", right)
     number = int(name[2])
     length, bits = (number, 1) if name[1] == "len" else (_LENGTH_OF_SIZES, number)
     of_bits = "a bit" if bits == 1 else f"one of {bits} bits"

@@ -9,7 +9,6 @@ Legend: N environments, n corridors, l cells that the longest has before its jun
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
-from envs.task import Native
+from envs.task import Native, match_name
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 FORWARD, LEFT, RIGHT = range(3)
@@ -121,12 +120,12 @@ class EndlessTMazeDynamics(FieldDynamics):
 
 def find(id: str) -> Native:
     """A published size, or any other."""
-    name = re.fullmatch(r"endless-t-maze-(uniform-)?([1-9]\d{0,3})-([1-9]\d{0,3})", id, re.ASCII)
-    if name is None:
-        raise ValueError(
-            f"unknown task {id!r}; it must be endless-t-maze-<corridors>-<length> or "
-            "endless-t-maze-uniform-<corridors>-<length>, with numbers from 1 to 9999"
-        )
+    name = match_name(
+        id,
+        r"endless-t-maze-(uniform-)?([1-9]\d{0,3})-([1-9]\d{0,3})",
+        "endless-t-maze-<corridors>-<length> or endless-t-maze-uniform-<corridors>-<length>, "
+        "with numbers from 1 to 9999",
+    )
     uniform, corridors, longest = name[1] is not None, int(name[2]), int(name[3])
     limit = _PATIENCE * (longest + 1) * corridors
     # Nothing shows a junction: where lengths differ, the best player tries to turn at each cell on the way.

@@ -6,7 +6,6 @@ Legend: N environments, P pairs.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import CARD_HEIGHT, CARD_WIDTH, WALL, card, joined
 from envs.fields import Field, FieldDynamics, require
-from envs.task import Native
+from envs.task import Native, match_name
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 PAIRS: Final = 5  # of DTQN's task
@@ -107,12 +106,8 @@ class MemoryCardsDynamics(FieldDynamics):
 
 def find(id: str) -> Native:
     """DTQN's task, or one of any number of pairs."""
-    name = re.fullmatch(r"memory-cards(?:-([1-9]\d{0,3}))?", id, re.ASCII)
-    if name is None:
-        raise ValueError(
-            f"unknown task {id!r}; it must be memory-cards or memory-cards-<pairs>,"
-            f" with 1 to {MAX_PAIRS} pairs"
-        )
+    right = f"memory-cards or memory-cards-<pairs>, with 1 to {MAX_PAIRS} pairs"
+    name = match_name(id, r"memory-cards(?:-([1-9]\d{0,3}))?", right)
     pairs = int(name[1] or PAIRS)
     return functools.partial(MemoryCardsDynamics, pairs), {
         "description": f"Find the mate of the card that is shown, one card at a time, among {pairs} pairs.",

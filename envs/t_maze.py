@@ -10,7 +10,6 @@ Legend: N environments, L length of the corridor, o the start, T = L + 2 o + 1 s
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from envs.drawing import AGENT, FLOOR, GREEN, LINE, RED, VIEW, WALL
 from envs.fields import Field, FieldDynamics, require
-from envs.task import Native
+from envs.task import Native, match_name
 from envs.vector import Arrays, EnvIds, Flags, Rewards, Rng
 
 _MOVE: Final = np.array([(1, 0, -1, 0), (0, 1, 0, -1)])  # x and y by action
@@ -129,12 +128,8 @@ class TMazeDynamics(FieldDynamics):
 
 def find(id: str) -> Native:
     """A published task, or one of any other length from 1."""
-    name = re.fullmatch(r"t-maze-(passive|active)-([1-9]\d{0,8})", id, re.ASCII)
-    if name is None:
-        raise ValueError(
-            f"unknown task {id!r}; it must be t-maze-passive-<length> or t-maze-active-<length>,"
-            " with a length from 1 to 999999999"
-        )
+    right = "t-maze-passive-<length> or t-maze-active-<length>, with a length from 1 to 999999999"
+    name = match_name(id, r"t-maze-(passive|active)-([1-9]\d{0,8})", right)
     length, active = int(name[2]), name[1] == "active"
     return functools.partial(TMazeDynamics, length, active=active), {
         "description": (

@@ -12,6 +12,7 @@ nearly right.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -23,6 +24,13 @@ from envs.adapters.spaces import each, parts
 from envs.language import Language
 from envs.options import TaskOptions
 from envs.vector import AnyVectorEnv, Dynamics, FirstStep, NativeVectorEnv, Seed, positive_int
+
+
+def match_name(id: str, pattern: str, right: str) -> re.Match[str]:
+    """A task's name by the pattern of its family's names; a ValueError that says what would be right."""
+    if name := re.fullmatch(pattern, id, re.ASCII):
+        return name
+    raise ValueError(f"unknown task {id!r}; it must be {right}")
 
 
 @dataclass(frozen=True)
