@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import heapq
+import math
 import os
 import statistics
 import time
@@ -128,7 +130,7 @@ class RunFacts:
         self.total, self.env_steps = run.total_env_steps, int(last.get("env_steps") or 0)
         self.speed = float(last.get("speed/env_steps_per_second") or 0) if run.state == "running" else 0.0
         self.seconds = float(last.get("seconds") or 0)
-        self.pace = _pace(run.rows)
+        self.pace = _pace(_marks(run.rows))
         if self.state == "finished" and self.env_steps:
             self.pace = self.seconds / self.env_steps
         self.outcome = outcome(last) if "eval/return" in last else ""
@@ -147,17 +149,21 @@ def _steps(env_steps: int, total: int) -> str:
     return f"{number(env_steps)}/{number(total)} env steps ({min(1.0, env_steps / total):.0%})"
 
 
-def _pace(rows: Sequence[Row]) -> float:
+def _marks(rows: Sequence[Row]) -> list[tuple[int, float]]:
+    """Env steps and seconds of the rows since learning began; both only grow."""
+    learned = (row for row in rows if row.get("learner_steps") and "seconds" in row)
+    return [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in learned]
+
+
+def _pace(marks: Sequence[tuple[int, float]]) -> float:
     """Seconds of an env step over the later half of the steps so far, without warm-up; 0 if not known yet.
 
     The last row alone may hold an evaluation, or none of the updates where these come many at once.
     """
-    learned = [row for row in rows if row.get("learner_steps") and "seconds" in row]
-    marks = [(int(row["env_steps"] or 0), float(row["seconds"] or 0)) for row in learned]
     if not marks or marks[0][0] == marks[-1][0]:
         return 0.0
     env_steps, seconds = marks[-1]
-    then = max((marks[0], *(mark for mark in marks if mark[0] <= env_steps / 2)))
+    then = marks[max(bisect.bisect(marks, (env_steps / 2, math.inf)) - 1, 0)]
     return (seconds - then[1]) / (env_steps - then[0])
 
 
@@ -188,7 +194,8 @@ class View(_Shown):
     def __init__(self, out: TextIO | Output, total: int, env_steps: int) -> None:
         """The run begins at these steps."""
         self._total, self._env_steps = total, env_steps
-        self._rows: list[Row] = []
+        self._marks: list[tuple[int, float]] = []
+        """Of all rows; a long run has too many to keep them."""
         self._last: Row = {}
         """Of each metric the last value."""
         super().__init__(out)
@@ -204,7 +211,7 @@ class View(_Shown):
             self._tell()
 
     def row(self, row: Row) -> None:
-        self._rows.append(row)
+        self._marks += _marks([row])
         self._last |= {key: value for key, value in row.items() if value is not None}
         self._env_steps = int(row["env_steps"] or 0)
         if "eval/return" not in row:
@@ -220,7 +227,7 @@ class View(_Shown):
 
     @property
     def _progress(self) -> str:
-        left, pace = max(self._total - self._env_steps, 0), _pace(self._rows)
+        left, pace = max(self._total - self._env_steps, 0), _pace(self._marks)
         eta = clock(left * pace) if pace or not left else "-:--"
         return f"{_steps(self._env_steps, self._total)}  eta {eta}"
 
