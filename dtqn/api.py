@@ -221,7 +221,7 @@ def _interrupt(code: int) -> None:
 def _agent(name: str, own: Any) -> str:
     """What stands for an agent in `--agents`: `gtrxl`, or `wide=gtrxl+network.width=128`."""
     if isinstance(own, Mapping) and "agent" not in own and name not in presets.agents():
-        raise ConfigError(f"agents: {name} is no preset, so its settings need one, such as 'agent': 'lstm'")
+        raise ConfigError(f"agents: {name} is not a preset, so its settings need one, like 'agent': 'lstm'")
     settings = {"agent": name} | _texts(own if isinstance(own, Mapping) else {"agent": own})
     text = "+".join([settings.pop("agent"), *(f"{key}={value}" for key, value in settings.items())])
     return text if text == name else f"{name}={text}"

@@ -53,7 +53,7 @@ def _run(arguments: list[str]) -> int:
     try:
         command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "train"
         if command not in _COMMANDS:
-            raise ConfigError(f"{command} is no command{nearest(command, _COMMANDS)}")
+            raise ConfigError(f"{command} is not a command{nearest(command, _COMMANDS)}")
         module, function = _COMMANDS[command]
         return getattr(importlib.import_module(f"dtqn.commands.{module}"), function)(arguments)
     except (ConfigError, TaskError) as error:

@@ -68,7 +68,7 @@ class TaskOptions:
         known = [option.name for option in fields(cls)]
         for name in options:
             if name not in known:
-                raise ValueError(f"task.{name} is no option of a task (known: {', '.join(known)})")
+                raise ValueError(f"task.{name} is not an option of a task (known: {', '.join(known)})")
         return cls(**options)
 
     def refuse(self, id: str, *, but: tuple[str, ...] = ()) -> None:

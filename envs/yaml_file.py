@@ -124,7 +124,7 @@ class _Loader(_Events, yaml.constructor.SafeConstructor, yaml.resolver.Resolver)
             if not isinstance(key, Hashable):
                 raise _Refusal("a key is a collection; must be text or a number", key_node.start_mark)
             if key in mapping:
-                raise _Refusal(f"{str(key)[:60]} is there twice", key_node.start_mark)
+                raise _Refusal(f"{str(key)[:60]} is given twice", key_node.start_mark)
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
 

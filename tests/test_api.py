@@ -332,8 +332,8 @@ def test_two_runs_side_by_side_are_as_alone(cell):
     ("settings", "line"),
     [
         ({"env": "hallwey"}, "env is hallwey: unknown task 'hallwey'; did you mean hallway"),
-        ({"env": "hallway", "agent": "gtrlx"}, "agent is gtrlx (from --agent): gtrlx is no agent; did you"),
-        ({"env": "hallway", "learner": {"n_steps": 3}}, "learner.n_steps is no setting (from --learner.n_s"),
+        ({"env": "hallway", "agent": "gtrlx"}, "agent is gtrlx (from --agent): gtrlx is not an agent; did"),
+        ({"env": "hallway", "learner": {"n_steps": 3}}, "learner.n_steps is not a setting (from --learner"),
         ({"env": "hallway", "agent": {"agent": "dqn", "seed": 0.5}}, "seed is 0.5 (from --seed): must be an"),
         (
             {"env": 3.5},
@@ -470,7 +470,7 @@ def test_the_command_and_the_function_go_on_with_one_sweep(cell, capsys, env):
 
 
 def test_an_agents_settings_need_a_preset():
-    with pytest.raises(ValueError, match="own is no preset, so its settings need one, such as 'agent'"):
+    with pytest.raises(ValueError, match="own is not a preset, so its settings need one, like 'agent'"):
         dtqn.compare({"own": {"network": {"core": "lstm"}}}, "hallway")
 
 
@@ -489,7 +489,7 @@ def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agen
         dtqn.compare(agents, **more)
     assert cli.main(["compare", "--agents=gtrxl", *words.split()]) == 2
     assert capsys.readouterr().err == f"error: {refused.value}\n" and list(Path().iterdir()) == []
-    with pytest.raises(dtqn.ConfigError, match=r"^learner.n_steps is no setting .* mean learner.n_step"):
+    with pytest.raises(dtqn.ConfigError, match=r"^learner.n_steps is not a setting .* mean learner.n_step"):
         dtqn.compare("gtrxl", learner={"n_steps": 3})
 
 

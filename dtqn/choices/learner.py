@@ -64,7 +64,7 @@ class Rollouts(Batches):
         if num_envs % count:
             fitting = max(n for n in range(1, min(count, num_envs) + 1) if num_envs % n == 0)
             yield (
-                f"learner.batches.minibatches is {count}, no divisor of actor.num_envs {num_envs}; "
+                f"learner.batches.minibatches is {count}, not a divisor of actor.num_envs {num_envs}; "
                 f"try {fitting}"
             )
 

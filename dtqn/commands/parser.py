@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
                     known = [option.lstrip("-") for option in declared.values()]
                     near = nearest(plain(name), known).replace("mean ", "mean --")
                     hint = gone.hint(name.lstrip("-")) or near
-                    raise ConfigError(f"{name} is no option{hint or '; --help-all lists all'}")
+                    raise ConfigError(f"{name} is not an option{hint or '; --help-all lists all'}")
                 argument = declared[plain(name)] + equals + value
             elif result and re.match("--[^=]+$", result[-1]) and re.match(r"-(\.?\d|inf)", argument):
                 result[-1] += "=" + argument

@@ -70,7 +70,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
     own = options.Comparison.of(given)
     searched = [own.search] if isinstance(own.search, str) else own.search or []
     if len(searched) > 1:
-        raise wrong("--search", searched[1], "it is there twice; search one setting at a time")
+        raise wrong("--search", searched[1], "it is given twice; search one setting at a time")
     suite, records = _suite(own, given), own.records
     if suite is not None and records is None and own.budget_share == 1 and RECORDS.is_dir():
         records = RECORDS / f"{suite.name}{SUFFIX}"
@@ -144,7 +144,7 @@ def names(option: str, text: str) -> list[str]:
     del found[0]
     for name in found:
         if not name or found.count(name) > 1:
-            what = "a name is empty" if not name else f"{name} is there twice"
+            what = "a name is empty" if not name else f"{name} is given twice"
             raise wrong(option, text, f"{what}; must be names with commas between")
     return found
 

@@ -383,7 +383,7 @@ def _content(place: str, line: bytes) -> dict[str, Any]:
 def _differences(record: Record, config: Config) -> str:
     """The settings in which they differ: `learner.gamma is 0.9, now 0.99`."""
     told = changed_settings(record.told, config)
-    told += [f"{name}, which is no setting here" for name in record.identity if name not in defaults()]
+    told += [f"{name}, which is not a setting here" for name in record.identity if name not in defaults()]
     more = [f"and {len(told) - 3} more"] if len(told) > 3 else []
     apart = one_line(", ".join([*told[:3], *more]), 500)
     return f"is of {record.agent} on {record.env} with other settings ({apart})"

@@ -172,10 +172,10 @@ def read(text: str, agents: Mapping[str, str], given: Mapping[str, Any], suite: 
             raise wrong("--search", text, f"{shown(value)} cannot be searched: a value {right}")
     known = [name for name in fields_of() if not {name, name.partition(".")[0]} & _NOT_OF_AGENTS]
     if setting_of(setting) not in known:
-        raise wrong("--search", text, f"{name} is no setting of an agent{nearest(setting, known)}; {_RIGHT}")
+        raise wrong("--search", text, f"{name} is not an agent's setting{nearest(setting, known)}; {_RIGHT}")
     for agent, item in agents.items():
         if agent not in presets.agents():
-            raise wrong("--search", text, f"{item} is no shipped agent; search those alone")
+            raise wrong("--search", text, f"{item} is not a shipped agent; search those alone")
     if setting in given:
         raise wrong("--search", text, f"{setting} is given for all runs; leave that out")
     for task in suite.tasks if suite is not None else ():

@@ -30,7 +30,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     values = flat(settings)
     for name in _NOT_THE_SUITES:
         if name in values:
-            raise ValueError(f"{name} is {values[name]}: leave it out; it is no agent's setting")
+            raise ValueError(f"{name} is {values[name]}: leave it out; it is not an agent's setting")
     return values
 
 
@@ -148,7 +148,7 @@ class SuiteFile(_OfAgents):
     def _names_fit(self) -> SuiteFile:
         names = [entry.name for entry in self.tasks if entry.n is not None] + self.names
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"tasks: {twice[0]} is there twice")
+            raise ValueError(f"tasks: {twice[0]} is given twice")
         for index, one in enumerate(self.published):
             if one.task not in names:
                 hint = nearest(one.task, names) or "; must be a task of the suite"
@@ -267,7 +267,7 @@ def read(name: str, share: float = 1.0) -> Suite:
     """
     is_path = name.endswith((".yaml", ".yml")) or "/" in name
     if not is_path and name not in known():
-        raise ConfigError(f"--suite is {shown(name)}: it is no suite{nearest(name, known())}")
+        raise ConfigError(f"--suite is {shown(name)}: it is not a suite{nearest(name, known())}")
     path = Path(name) if is_path else _FOLDER / f"{name}.yaml"
     try:
         file = SuiteFile.model_validate(read_yaml(path, "a suite: description, tasks and more by name"))

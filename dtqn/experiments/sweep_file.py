@@ -220,7 +220,7 @@ def _parameters(parameters: Mapping[str, Any], is_grid: bool) -> dict[str, Param
     found = dict[str, Parameter]()
     for name, spec in _by_name(parameters):
         if name in found:
-            raise ValueError(f"parameters.{name} is there twice; must be there once")
+            raise ValueError(f"parameters.{name} is given twice; must be given once")
         found[name] = _parameter(name, spec, is_grid)
     if not found:
         raise ValueError(f"parameters is {parameters}; must hold settings to search")
@@ -239,7 +239,7 @@ def _by_name(parameters: Mapping[str, Any], group: str = "") -> Iterator[tuple[s
 
 def _parameter(name: str, spec: Any, is_grid: bool) -> Parameter:
     if setting_of(name) is None:
-        raise ValueError(f"parameters.{name} is no setting{nearest(name, fields_of())}")
+        raise ValueError(f"parameters.{name} is not a setting{nearest(name, fields_of())}")
     try:
         parameter = Parameter(spec, is_grid)
     except ValueError as error:

@@ -298,7 +298,7 @@ def read(folder: Path) -> Certificate:
     """
     path = folder / CERTIFICATE
     if not path.exists():
-        raise ConfigError(f"{folder}: is no exported agent (there is no {CERTIFICATE})")
+        raise ConfigError(f"{folder}: is not an exported agent (there is no {CERTIFICATE})")
     with file_errors(path, "cannot be read"):
         content = path.read_bytes()
     try:

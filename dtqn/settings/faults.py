@@ -28,7 +28,7 @@ def first_fault(error: ValidationError, model: type[BaseModel] | None = None, wh
     keys = [key for key in found["loc"] if isinstance(key, str)]
     fields = _fields(model, keys[:-1])
     if found["type"] == "extra_forbidden":
-        return f"{name} is no key of {what}{nearest(keys[-1], fields) if fields else ''}"
+        return f"{name} is not a key of {what}{nearest(keys[-1], fields) if fields else ''}"
     if found["type"] == "value_error" and not must.startswith("must"):  # it names what it is about
         return ".".join(filter(None, [name, must]))
     field = fields.get(keys[-1]) if keys else None

@@ -68,7 +68,7 @@ GONE = {
 
 
 def hint(name: str) -> str:
-    """The end of a line about a name that is no setting; empty if it never was one."""
+    """The end of a line about a name that is not a setting; empty if it never was one."""
     gone = GONE.get(name.replace("-", "_"))
     return f"; {gone.what} has gone, and commit {gone.last_commit} is the last with it" if gone else ""
 

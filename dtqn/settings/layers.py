@@ -108,7 +108,7 @@ def flat(values: Mapping[Any, Any]) -> dict[str, Any]:
     as YAML, as it is in the whole mapping. Old names are read as the new.
 
     Raises:
-        ConfigError: a setting is there twice, in two spellings.
+        ConfigError: a setting is given twice, in two spellings.
     """
     return read_names(values)[0]
 
@@ -118,7 +118,7 @@ def read_names(values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, lis
     given: dict[str, Any] = {}
     for name, value in leaves(values):
         if name in given:
-            raise ConfigError(f"{shown(name)} is there twice")
+            raise ConfigError(f"{shown(name)} is given twice")
         given[name] = value
     try:
         today, moved = gone.of_today(given)
@@ -171,7 +171,7 @@ def merge(base: Mapping[str, Any], difference: Mapping[str, Any], once: str = ""
         if isinstance(old, Mapping) and isinstance(value, Mapping) and not isinstance(value, Whole):
             merged[key] = merge(old, value, once)
         elif once and key in merged:
-            raise ConfigError(f"{shown(once)} is there twice")
+            raise ConfigError(f"{shown(once)} is given twice")
         else:
             merged[key] = value
     return merged
@@ -337,7 +337,7 @@ def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[
     if error["type"] in ("extra_forbidden", "string_unicode") and name not in fields:
         name = f"{name}.{error['input']}".lstrip(".") if error["type"] == "string_unicode" else name
         hint = gone.hint(name) or nearest(name, [*fields, *GROUPS])
-        return f"{shown(name)} is no setting{origin(layers, name)}{hint}"
+        return f"{shown(name)} is not a setting{origin(layers, name)}{hint}"
     right, why = "a group of settings", ""
     if name in fields:
         field = _field(name, merged) or fields[name]

@@ -72,7 +72,7 @@ class Shared(NamedTuple):
 def _of_single(path: Path, name: Any, values: Any) -> Layer:
     source, known = f"{path}, {_AGENTS}.{name}", agents()
     if name not in known:
-        raise ConfigError(f"{path}: {_AGENTS}.{name}: {shown(name)} is no agent{nearest(str(name), known)}")
+        raise ConfigError(f"{path}: {_AGENTS}: {shown(name)} is not an agent{nearest(str(name), known)}")
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path}: {_AGENTS}.{name} is {shown(values)}: must be a group of settings")
     layer = _of_agent(layer_of(source, values))._replace(of="agent")
@@ -205,13 +205,13 @@ def _base_of(text: str, base: str) -> tuple[Path, str]:
         return Path(base), Path(base).stem
     if base in known:
         return _agent_file(base), base
-    raise ConfigError(f"{shown(base)} is no agent{nearest(base, known)}")
+    raise ConfigError(f"{shown(base)} is not an agent{nearest(base, known)}")
 
 
 def _check_name(name: str, base: str, changes: Sequence[str], is_taken: bool) -> None:
     """Refuses a name that is none, and one that random actions or another agent has."""
     if not re.fullmatch(r"[^\W_][\w.-]*", name):  # pictures leave out what begins with a dash below
-        raise ConfigError(f"{shown(name)} is no name; use letters, digits, dots and dashes: NAME={base}")
+        raise ConfigError(f"{shown(name)} is not a name; use letters, digits, dots and dashes: NAME={base}")
     if name == RANDOM or is_taken:
         whose = "random actions" if name == RANDOM else "a shipped agent"
         other = "+".join([f"my-{name}={base}", *changes])
@@ -227,7 +227,7 @@ def _of_agent(layer: Layer) -> Layer:
     named = {setting.partition(".")[0] for setting in layer.values}
     for name in ("env", "agent", "seed", _AGENTS):
         if name in named:
-            raise ConfigError(f"{layer.source} sets {name}, which is no part of an agent; leave it out")
+            raise ConfigError(f"{layer.source} sets {name}, which is not part of an agent; leave it out")
     return layer
 
 

@@ -199,7 +199,7 @@ def _make(
     except ANY_FAULT as error:  # whatever another package raises
         raise ValueError(f"task {id} cannot be made: {located(error)}") from None
     if not isinstance(env, gymnasium.Env):
-        raise ValueError(f"task {id} is no gymnasium.Env: it makes a {type(env).__name__}")
+        raise ValueError(f"task {id} is not a gymnasium.Env: it makes a {type(env).__name__}")
     return env if time_limit is None else gymnasium.wrappers.TimeLimit(env, time_limit)
 
 
@@ -210,7 +210,7 @@ def _target(id: str) -> Any:
         return None
     target = getattr(sys.modules[parts[0]], parts[1], None)
     if target is not None and not callable(target):
-        raise ValueError(f"task {id} is no gymnasium.Env: it is {brief(target)}")
+        raise ValueError(f"task {id} is not a gymnasium.Env: it is {brief(target)}")
     return target
 
 

@@ -237,7 +237,7 @@ def test_what_is_not_supported_is_refused_in_one_line(
         ("a: [1", "is not a YAML file"),
         ("a: b: c", "is not a YAML file"),
         (b"\xff\xfe\xfa", "YAML"),
-        ("action_space: [ACTUATE]\ntask: {}\naction_space: []\n", "line 3: action_space is there twice$"),
+        ("action_space: [ACTUATE]\ntask: {}\naction_space: []\n", "line 3: action_space is given twice$"),
         ("a: &a [1]\nb: *a\n", r"line 2: aliases \(\*name\) are not read; write the value out$"),
         ("[" * 60 + "]" * 60, "line 1: more than 50 collections inside each other$"),
         ("task: !!int x\n", "line 1: 'x' is no int$"),

@@ -36,9 +36,9 @@ _BOMB = "a: &a [x, x]\n" + "\n".join(f"{new}: &{new} [*{old}, *{old}]" for old, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: {c: 1}\na: 2", "line 3: a is there twice"),
-        ("a:\n  b: 1\n  c: 2\n  b: 1", "line 4: b is there twice"),
-        ("1: x\n1.0: y", "line 2: 1.0 is there twice"),
+        ("a: 1\nb: {c: 1}\na: 2", "line 3: a is given twice"),
+        ("a:\n  b: 1\n  c: 2\n  b: 1", "line 4: b is given twice"),
+        ("1: x\n1.0: y", "line 2: 1.0 is given twice"),
         (_BOMB, "line 2: aliases (*name) are not read; write the value out"),
         ("&a [*a]", "line 1: aliases (*name) are not read; write the value out"),
         ("a: !!int x", "line 1: 'x' is no int"),

@@ -276,10 +276,10 @@ def _fails(capsys, *argv):
     ("argv", "message"),
     [
         ([], "the following arguments are required: --agents"),
-        (["--agents", "gtrxl,drqm"], "--agents is gtrxl,drqm: drqm is no agent; did you mean drqn.*"),
+        (["--agents", "gtrxl,drqm"], "--agents is gtrxl,drqm: drqm is not an agent; did you mean drqn.*"),
         (["--agents", "gtrxl", "--out", __file__], f"--out {__file__} cannot be written: File exists"),
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
-        (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is there twice; .*"),
+        (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is given twice; .*"),
         (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
         (
             ["--agents", "gtrxl", "--metrics", "learner/los"],
@@ -290,17 +290,17 @@ def _fails(capsys, *argv):
             "--metrics is eval/success: eval/success is no such metric; must be metrics that begin with .*",
         ),
         (["--agents", "absent.yaml"], "--agents is absent.yaml: absent.yaml: there is no such file"),
-        (["--agents", "gtrxl,a/b=dqn"], "--agents is gtrxl,a/b=dqn: a/b is no name; .*: NAME=dqn"),
+        (["--agents", "gtrxl,a/b=dqn"], "--agents is gtrxl,a/b=dqn: a/b is not a name; .*: NAME=dqn"),
         (
             ["--agents", "a=gtrxl,a=dqn"],
             "--agents is a=gtrxl,a=dqn: a is the name of two agents; give another",
         ),
-        (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is no setting .from agent a.; did .*"),
+        (["--agents", "gtrxl,a=gtrxl+network.wdth=3"], "network.wdth is not a setting .from agent a.; .*"),
         (
             ["--agents", "gtrxl", "--seeds", "99999"],
             "--seeds is 99999: must be an integer of at least 1 and at most 10000",
         ),
-        (["--agents", "gtrxl", "--seed", "2"], "--seed is no option; did you mean --seeds.*"),
+        (["--agents", "gtrxl", "--seed", "2"], "--seed is not an option; did you mean --seeds.*"),
         (["--agents", "gtrxl", "--env", "x"], "env is x: unknown task .*"),
         (["--agents", "gtrxl", "--learner.n_step", "0"], "learner.n_step is 0 .*: must be an integer .*"),
         (["--agents", "gtrxl", "--env", "car-flag-continuous"], "env is car-flag-continuous: its actions .*"),

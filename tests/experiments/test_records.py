@@ -438,7 +438,7 @@ def test_a_record_with_a_setting_of_a_newer_version_is_told_of(tmp_path):
     shelf = Records(_write(file, content))
     assert shelf.find(_config()) is None
     (problem,) = shelf.problems
-    assert " with other settings (learner.new_trick, which is no setting here)" in problem
+    assert " with other settings (learner.new_trick, which is not a setting here)" in problem
 
 
 def test_a_record_of_an_own_task_that_has_changed_is_told_of(tmp_path):
@@ -504,7 +504,7 @@ def test_the_agent_of_a_record_is_no_other(tmp_path):
         resolve(place, {"agent": "gru"}, {})
     held = _contents(file)[0]
     _write(file, held | {"settings": held["settings"] | {"learner": {"\ud800": 3}}})
-    with pytest.raises(ConfigError, match=r"'learner\.\\ud800' is no setting \(from "):
+    with pytest.raises(ConfigError, match=r"'learner\.\\ud800' is not a setting \(from "):
         resolve(place, {}, {})
     _write(file, _contents(file)[0] | {"settings": 3})
     with pytest.raises(ConfigError, match="settings and defaults of a record must be groups of settings"):

@@ -153,12 +153,12 @@ def test_on_several_tasks_a_value_has_to_be_better_on_all_where_it_is_not_the_ag
         ("network.core=gtrxl,my:make_core", "my:make_core cannot be searched: a value must have letters"),
         (
             "learner.learning_rat=1,2",
-            "learner.learning_rat is no setting of an agent; did you mean learner.learning_rate",
+            "learner.learning_rat is not an agent's setting; did you mean learner.learning_rate",
         ),
-        ("seed=1,2", "seed is no setting of an agent"),
+        ("seed=1,2", "seed is not an agent's setting"),
         ("learner.gamma=0.9,0.99", "learner.gamma is given for all runs; leave that out"),
-        ("evaluation.period=500,2000", "evaluation.period is no setting of an agent"),
-        ("threads=1,2", "threads is no setting of an agent"),
+        ("evaluation.period=500,2000", "evaluation.period is not an agent's setting"),
+        ("threads=1,2", "threads is not an agent's setting"),
         ("network.width=4,8", "the suite sets network.width for all agents"),
     ],
 )
@@ -248,7 +248,7 @@ def test_agents_of_the_users_own_and_files_that_hold_an_agent_are_refused(tmp_pa
     """What was chosen for an own agent could stand in no file for `--config`."""
     flags = ["compare", "--env", TASK, "--search", SEARCH, "--agents"]
     assert cli.main([*flags, "lstm,my=lstm+network.width=16"]) == 2
-    right = "my=lstm+network.width=16 is no shipped agent; search those alone"
+    right = "my=lstm+network.width=16 is not a shipped agent; search those alone"
     assert capsys.readouterr().err == f"error: --search is {SEARCH}: {right}\n"
 
 
@@ -278,4 +278,4 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert cli.main([*flags, "--search", SEARCH, "--search", "learner.n_step=1,3"]) == 2
-    assert capsys.readouterr().err.startswith("error: --search is learner.n_step=1,3: it is there twice")
+    assert capsys.readouterr().err.startswith("error: --search is learner.n_step=1,3: it is given twice")

@@ -172,7 +172,7 @@ _AXIS, _MAZE = "figure_axis: length", "name: t-maze-passive-10\n"
     ("old", "new", "message"),
     [
         ("env_steps: 1_000", "env_steps: many", "tasks.1.env_steps is many: must be an integer of"),
-        ("env_steps: 1_000", "env_step: 9", "tasks.1.env_step is no key of a suite; did you mean env_steps?"),
+        ("env_steps: 1_000", "env_step: 9", "tasks.1.env_step is not a key of a suite; did you mean env_s"),
         ("    env_steps: 1_000\n", "", "tasks.1.env_steps is missing: must be an integer of at least 1"),
         (
             "of: mmer, random: -1",
@@ -187,12 +187,12 @@ _AXIS, _MAZE = "figure_axis: length", "name: t-maze-passive-10\n"
         (f"task: {MAZE}", "task: t-maze", "published.0.task is t-maze: no task of the suite"),
         ("figure: 0.42", "figure: x", "published.0.figure is x: must be a number"),
         ("figure: 0.42", "figure: 42", "published.0.figure is 42: must be between 0 and 1 in the unit succ"),
-        ("gamma: 0.9", "gama: 0.9", "learner.gama is no setting (from "),
+        ("gamma: 0.9", "gama: 0.9", "learner.gama is not a setting (from "),
         ("gamma: 0.9", "gamma: 9", "learner.gamma is 9 (from "),
         ("settings: {learner", "settings: {seed: 3, learner", "tasks.0.settings.seed is 3: leave it out;"),
         (_AXIS, "needs: no_such_package", "it needs the package no_such_package, which is not"),
-        (_MAZE, "name: bsuite-memory-len-3\n", "tasks: bsuite-memory-len-3 is there twice"),
-        (_MAZE, "name: bsuite-memory-len-{n}\n    n: [5]\n", "tasks: bsuite-memory-len-{n} is there twice"),
+        (_MAZE, "name: bsuite-memory-len-3\n", "tasks: bsuite-memory-len-3 is given twice"),
+        (_MAZE, "name: bsuite-memory-len-{n}\n    n: [5]\n", "tasks: bsuite-memory-len-{n} is given twice"),
         (_MAZE, "name: t-maze-pasive-10\n", "t-maze-pasive-10"),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--suite", "lenght"], "--suite is lenght: it is no suite; did you mean length?"),
+        (["--suite", "lenght"], "--suite is lenght: it is not a suite; did you mean length?"),
         (["--suite", "absent.yaml"], "absent.yaml: there is no such file"),
         (["--suite", "length", "--env", "hallway"], "--env is hallway: leave it out with --suite"),
         (

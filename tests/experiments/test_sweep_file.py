@@ -81,13 +81,13 @@ _FILE = {
         ("{}", " is {}: must be {value: X}, {values: [X, Y]} or {min: X, max: Y}"),
         ("{values: 3}", ".values is 3: must be a list"),
         ("{values: []}", ".values is []: must be a list of at least 1 item"),
-        ("{value: 1, values: [1]}", ".value is no key of categorical; did you mean values?"),
+        ("{value: 1, values: [1]}", ".value is not a key of categorical; did you mean values?"),
         ("{min: 1}", ".max is missing"),
         ("{min: 5, max: 2}", ".min 5 is not less than max 2"),
         ("{min: 1e-5, max: 1.0e-2}", ".min is 1e-5: must be a number; YAML reads 1.0e-5 as one, not 1e-5"),
         ("{min: 1, max: true}", ".max is True: must be an integer"),
-        ("{min: 0.1, most: 0.9}", ".most is no key of uniform; known: max, min"),
-        ("{values: [1], probabilities: [1]}", ".probabilities is no key of categorical; known: values"),
+        ("{min: 0.1, most: 0.9}", ".most is not a key of uniform; known: max, min"),
+        ("{values: [1], probabilities: [1]}", ".probabilities is not a key of categorical; known: values"),
         ("{distribution: log_uniform_values, min: 0, max: 1}", ".min is 0: must be a number above 0"),
         (
             "{distribution: normal, mu: 1}",
@@ -119,12 +119,12 @@ def _told(folder, key, text):
         (
             "parameters",
             "{learner.n_stp: {value: 1}}",
-            ".learner.n_stp is no setting; did you mean learner.n_step?",
+            ".learner.n_stp is not a setting; did you mean learner.n_step?",
         ),
         (
             "parameters",
             "{learner.n_step: {values: [1, 3]}, learner.n-step: {value: 5}}",
-            ".learner.n_step is there twice; must be there once",
+            ".learner.n_step is given twice; must be given once",
         ),
         (
             "parameters",
@@ -146,9 +146,9 @@ def _told(folder, key, text):
         (
             "metric",
             "{name: mean_success, gaol: maximize}",
-            ".gaol is no key of a sweep file; did you mean goal?",
+            ".gaol is not a key of a sweep file; did you mean goal?",
         ),
-        ("metric", "{name: mean_success, impute: worst}", ".impute is no key of a sweep file"),
+        ("metric", "{name: mean_success, impute: worst}", ".impute is not a key of a sweep file"),
         ("early_terminate", "{type: hyperband}", ".min_iter is missing"),
         ("early_terminate", "{type: median, min_iter: 3}", ".type is median: must be one of hyperband"),
         (
@@ -159,7 +159,7 @@ def _told(folder, key, text):
         (
             "early_terminate",
             "{type: hyperband, max_iter: 2, s: 2}",
-            ".max_iter is no key of a sweep file; did",
+            ".max_iter is not a key of a sweep file; did",
         ),
         ("command", "3", " is 3: must be a list"),
         (
@@ -174,7 +174,7 @@ def _told(folder, key, text):
         ),
         ("program", "my_run.py", " is my_run.py: must be one of run.py"),
         ("run_cap", "true", " is True: must be an integer of at least 1"),
-        ("mode", "x", " is no key of a sweep file; did you mean method?"),
+        ("mode", "x", " is not a key of a sweep file; did you mean method?"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_that_names_it(tmp_path, key, text, message):
@@ -198,7 +198,7 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
             ["--network.kwargs", "{size: 3}"],
             "--network.kwargs is {size: 3}, but .* searches network.kwargs.heads; leave it out",
         ),
-        ({}, ["--learner.gama", "0.9"], "--learner.gama is no option; did you mean --learner.gamma?"),
+        ({}, ["--learner.gama", "0.9"], "--learner.gama is not an option; did you mean --learner.gamma?"),
         ({}, ["--learner.gamma", "2"], r"learner.gamma is 2 \(from --learner.gamma\): must be a number"),
         (
             {},

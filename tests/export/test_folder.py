@@ -195,7 +195,7 @@ def test_mistakes_are_one_line(
         (["export", str(tiny_run), "--to", str(exported / "README.md")], "it is there already"),
         (["export", str(exported), "--to", str(empty)], "is an exported agent already"),
         (["export", str(empty), "--to", str(tmp_path / "new")], "holds no run"),
-        (["verify", str(tiny_run)], "is no exported agent (there is no certificate.json)"),
+        (["verify", str(tiny_run)], "is not an exported agent (there is no certificate.json)"),
         (["verify", str(damaged)], "is no certificate of this program, or damaged: "),
         (["--resume", str(exported)], "is an exported agent, which has no checkpoint to go on from"),
     ):

@@ -98,10 +98,10 @@ def test_settings_of_an_own_core_are_those_of_a_file_a_flag_or_a_variant(tmp_pat
         ),
         (
             _OWN | {"network.core.kwargs": "{a: 4}", "network.core.kwargs.a": "3"},
-            "network.core.kwargs.a is there twice",
+            "network.core.kwargs.a is given twice",
         ),
-        (_OWN | {"network.core.kwargs.": "3"}, "network.core.kwargs. is no setting"),
-        (_OWN | {"network.width.heads": "3"}, "network.width.heads is no setting"),
+        (_OWN | {"network.core.kwargs.": "3"}, "network.core.kwargs. is not a setting"),
+        (_OWN | {"network.width.heads": "3"}, "network.width.heads is not a setting"),
         (
             {"task.kwargs": "{1: 4}"},
             "task.kwargs is '{1: 4}' (from --task.kwargs): must be a mapping such as",

@@ -30,7 +30,7 @@ from tests.settings.resolving import error_of
 def test_an_unknown_key_is_named_with_the_nearest(tmp_path, content, unknown, near):
     file = tmp_path / "my.yaml"
     file.write_text(content)
-    assert error_of({}, file) == f"{unknown} is no setting (from {file}); did you mean {near}?"
+    assert error_of({}, file) == f"{unknown} is not a setting (from {file}); did you mean {near}?"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_wandb_mode_counts_unless_the_flag_is_given(mode, flags, wandb):
 def test_the_file_chooses_the_presets_unless_a_flag_does(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("agent: gtrx")
-    assert f"agent is gtrx (from {file}): gtrx is no agent; did you mean gtrxl?" in error_of({}, file)
+    assert f"agent is gtrx (from {file}): gtrx is not an agent; did you mean gtrxl?" in error_of({}, file)
     assert resolve(file, {"agent": "gtrxl"}, {}).agent == "gtrxl"
 
 
@@ -100,17 +100,17 @@ _DEEP = "learner: " + "{a: " * 60 + "1" + "}" * 60
         (b"a: [1", "config is {}: is not a YAML file (line"),
         (b"a: !!python/object/apply:os.system [ls]", "config is {}: is not a YAML file"),
         (None, "config is {}: there is no such file"),
-        (b"seed: 1\nlearner: {n_step: 2}\nseed: 2", "config is {}: line 3: seed is there twice"),
-        (b"learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "config is {}: line 4: n_step is there twice"),
-        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner.n_step is there twice"),
-        (b"learner: {n_step: 2, n-step: 3}", "config is {}: learner.n_step is there twice"),
+        (b"seed: 1\nlearner: {n_step: 2}\nseed: 2", "config is {}: line 3: seed is given twice"),
+        (b"learner:\n  n_step: 2\n  gamma: 0.9\n  n_step: 3", "config is {}: line 4: n_step is given twice"),
+        (b"learner.n_step: 2\nlearner: {n_step: 3}", "config is {}: learner.n_step is given twice"),
+        (b"learner: {n_step: 2, n-step: 3}", "config is {}: learner.n_step is given twice"),
         (b"seed: !!int x", "config is {}: line 1: 'x' is no int"),
         (b"a: &a [1]\nb: [*a, *a]", "config is {}: line 2: aliases (*name) are not read; write the"),
         (_DEEP.encode(), "config is {}: line 1: more than 50 collections inside each other"),
         (b"seed: 2020-01-31", "seed is 2020-01-31 (from {}): must be an integer of at least 0"),
         (b"seed: 2020-99-99", "seed is 2020-99-99 (from {}): must be an integer of at least 0"),
-        (b"a.b.c.d: 1", "a is no setting (from {})"),
-        (b"? !!int 3\n: 4", "3 is no setting (from {})"),
+        (b"a.b.c.d: 1", "a is not a setting (from {})"),
+        (b"? !!int 3\n: 4", "3 is not a setting (from {})"),
         (b"learner: [1]", "learner is [1] (from {}): must be a group of settings"),
         (b"env: CartPole-v1\nlearner: horizon", "learner is horizon (from {}): must be a group of settings"),
         (b"learner: 5\nlearner.n_step: 2", "learner is 5 (from {}): must be a group of settings"),
@@ -407,15 +407,15 @@ def test_a_shipped_file_is_found_where_there_is_no_checkout(tmp_path, monkeypatc
         ("gtrxl+network.width=32", "gtrxl+network.width=32 has no name; write NAME=gtrxl+network.width=32"),
         ("a=gtrxl+seed", "a=gtrxl+seed: seed has no value; write seed=VALUE"),
         ("a=with-seed.yaml+seed", "a=with-seed.yaml+seed: seed has no value; write seed=VALUE"),
-        ("a/b=gtrxl", "a/b is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
-        ("=gtrxl", "'' is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
-        ("..=gtrxl", ".. is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
-        ("_a=gtrxl", "_a is no name; use letters, digits, dots and dashes: NAME=gtrxl"),
-        ("a=gtrx+network.width=32", "gtrx is no agent; did you mean gtrxl?"),
-        ("a=gtrxl+network.width=32+network.width=64", "network.width is there twice"),
-        ("a=gtrxl+seed=3", "agent a sets seed, which is no part of an agent; leave it out"),
-        ("with-seed.yaml", "with-seed.yaml sets seed, which is no part of an agent; leave it out"),
-        ("with-agents.yaml", "with-agents.yaml sets agents, which is no part of an agent; leave it out"),
+        ("a/b=gtrxl", "a/b is not a name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("=gtrxl", "'' is not a name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("..=gtrxl", ".. is not a name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("_a=gtrxl", "_a is not a name; use letters, digits, dots and dashes: NAME=gtrxl"),
+        ("a=gtrx+network.width=32", "gtrx is not an agent; did you mean gtrxl?"),
+        ("a=gtrxl+network.width=32+network.width=64", "network.width is given twice"),
+        ("a=gtrxl+seed=3", "agent a sets seed, which is not part of an agent; leave it out"),
+        ("with-seed.yaml", "with-seed.yaml sets seed, which is not part of an agent; leave it out"),
+        ("with-agents.yaml", "with-agents.yaml sets agents, which is not part of an agent; leave it out"),
     ],
 )
 def test_a_mistake_in_an_agent_is_one_line(tmp_path, monkeypatch, agent, message):
@@ -425,7 +425,7 @@ def test_a_mistake_in_an_agent_is_one_line(tmp_path, monkeypatch, agent, message
 
 def test_a_mistake_in_a_variants_settings_names_the_variant():
     assert error_of({"agent": "a=gtrxl+network.wdth=32"}) == (
-        "network.wdth is no setting (from agent a); did you mean network.width?"
+        "network.wdth is not a setting (from agent a); did you mean network.width?"
     )
     assert error_of({"agent": "a=gtrxl+network.width=-1"}) == (
         "network.width is -1 (from agent a): must be an integer of at least 2 and at most 1000000"
@@ -489,11 +489,11 @@ def test_a_tasks_preset_has_settings_of_single_agents(configs):
     ("text", "message"),
     [
         ("5", "config is {}: agents is 5: must be settings by the name of an agent, such as drqn: "),
-        ("{drqnn: {seed: 1}}", "config is {}: agents.drqnn: drqnn is no agent; did you mean drqn?"),
+        ("{drqnn: {seed: 1}}", "config is {}: agents: drqnn is not an agent; did you mean drqn?"),
         ("{drqn: 5}", "config is {}: agents.drqn is 5: must be a group of settings"),
-        ("{drqn: {seed: 1}}", "config is {}, agents.drqn sets seed, which is no part of an agent"),
+        ("{drqn: {seed: 1}}", "config is {}, agents.drqn sets seed, which is not part of an agent"),
         ("{drqn: {task: {noise: 0.1}}}", "config is {}, agents.drqn sets task, which has to be the same"),
-        ("{drqn: {learner: {nstep: 1}}}", "learner.nstep is no setting (from {}, agents.drqn); did you"),
+        ("{drqn: {learner: {nstep: 1}}}", "learner.nstep is not a setting (from {}, agents.drqn); did you"),
     ],
 )
 def test_a_mistake_in_settings_of_single_agents_is_one_line(tmp_path, text, message):

@@ -60,11 +60,11 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
         ),
         (
             {"agent": "pqn", "actor.num_envs": "12"},
-            "learner.batches.minibatches is 16, no divisor of actor.num_envs 12; try 12",
+            "learner.batches.minibatches is 16, not a divisor of actor.num_envs 12; try 12",
         ),
         (
             {"agent": "pqn", "learner.batches.minibatches": "12"},
-            "learner.batches.minibatches is 12, no divisor of actor.num_envs 32; try 8",
+            "learner.batches.minibatches is 12, not a divisor of actor.num_envs 32; try 8",
         ),
     ],
 )

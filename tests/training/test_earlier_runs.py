@@ -88,11 +88,11 @@ def test_who_names_what_has_gone_is_told(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end = "; dropout has gone, and commit c9b8378 is the last with it"
-    assert fails(capsys, "--network.dropout", value) == f"--network.dropout is no option{end}"
+    assert fails(capsys, "--network.dropout", value) == f"--network.dropout is not an option{end}"
     file = tmp_path / "my.yaml"
     file.write_text(f"network: {{dropout: {value}}}")
     told = fails(capsys, "--config", str(file))
-    assert told == f"network.dropout is no setting (from {file}){end}"
+    assert told == f"network.dropout is not a setting (from {file}){end}"
 
 
 def test_an_early_record_is_of_the_run_that_its_settings_are_now(run: RunDir) -> None:

@@ -203,7 +203,7 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
         ),
         (
             ["--task.step_timeout", "9"],
-            "--task.step_timeout is no option; did you mean --actor.pool.step_timeout?",
+            "--task.step_timeout is not an option; did you mean --actor.pool.step_timeout?",
         ),
         (
             ["--actor.pool", "proces"],
