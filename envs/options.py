@@ -30,16 +30,16 @@ class TaskOptions:
         None, "Timesteps after which an episode is truncated; none: the task's own limit.", ge=1
     )
     kwargs: Mapping[str, Any] | None = _option(
-        None, "Constructor arguments, by name, of a task that is not native; none: its defaults."
+        None, "Constructor arguments by name, for a task of another package or your own; none: defaults."
     )
     success: str | None = _option(
         None,
-        "What counts as success in a task that is not native: info:KEY of the last timestep, return>X "
-        "or return>=X; none: what the task reports.",
+        "What counts as success in a task of another package or your own: info:KEY of the last timestep, "
+        "return>X or return>=X; none: what the task reports.",
     )
     observation: Literal["grid", "vector"] | None = _option(
         None,
-        "Gridverse only: grid, (type, status, colour) per cell in view, or DTQN's vector; none: original.",
+        "Gridverse: (type, status, colour) per cell in view (grid), or DTQN's vector; none: the task's own.",
     )
     backend: Literal["native", "gym-gridverse"] = _option(
         "native", "Gridverse only: this project's own engine, or the installed package gym_gridverse."

@@ -80,13 +80,13 @@ class _Heads(_MLP):
 
 class _Memory(Core):
     memory_length: int = Field(40, ge=0, le=1_000_000)
-    """M, timesteps that each attention layer looks back; in RNNs only `initial_weights` chrono reads it."""
+    """M, timesteps that each attention layer looks back; RNNs use it only with `initial_weights` chrono."""
 
 
 class _Gated(_Memory):
     initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Initial weights: torch's; `chrono`: gates forget over 1 to `memory_length` timesteps, not 2;
-    `orthogonal`: orthogonal state-to-state weights and zero biases, as in Flax."""
+    """Initial weights: PyTorch's (torch), gates that forget over 1 to `memory_length` timesteps, not 2
+    (chrono), or orthogonal state-to-state weights and zero biases, as in Flax (orthogonal)."""
 
     @property
     def longest(self) -> int | None:
@@ -96,7 +96,7 @@ class _Gated(_Memory):
 
 class _Chrono(_Gated):
     initial_weights: Literal["torch", "chrono"] = "torch"
-    """Initial weights: torch's; `chrono`: gates forget over 1 to `memory_length` timesteps, not 2."""
+    """Initial weights: PyTorch's, or gates that forget over 1 to `memory_length` steps, not 2 (chrono)."""
 
 
 class _Transformer(_Heads):
@@ -105,7 +105,7 @@ class _Transformer(_Heads):
     gate_bias: float | None = None
     """Initial gate bias b_g; a larger one is closer to the identity map. none: 2 for gru, 1 for others."""
     norm: Literal["pre", "post", "none"] = "pre"
-    """LayerNorm before each sub-module (pre, identity map reordering), after its sum (post), or none."""
+    """LayerNorm before each sub-module (pre, identity map reordering), after its gate (post), or none."""
 
     def unread_in(self, run: Any) -> Iterator[str]:
         if self.gate in ("input", "residual"):
@@ -133,12 +133,12 @@ class GTrXL(_Relative):
         if self.compressed_slots and self.adaptive_span:
             yield (
                 f"network.core.compressed_slots is {self.compressed_slots} with network.core.adaptive_span "
-                "true: spans end within the memory; try 0, or false"
+                "true: no span reaches beyond memory_length to the slots; try 0, or false"
             )
         if self.compressed_slots and self.memory_length < COMPRESSION_RATE:
             yield (
                 f"network.core.memory_length is {self.memory_length} with network.core.compressed_slots "
-                f"{self.compressed_slots}: blocks would be seen before they are whole; try {COMPRESSION_RATE}"
+                f"{self.compressed_slots}: a slot would be read before it is filled; try {COMPRESSION_RATE}"
             )
 
     @property
@@ -193,8 +193,8 @@ class DTQN(_Transformer):
         length, learned, before = self.context_length, run.replay.learn_length, run.replay.burn_in_length
         if before + learned != length:
             yield (
-                f"replay.learn_length is {learned} and replay.burn_in_length {before}, but a window of "
-                f"network.core.context_length {length} is both; try {min(learned, length)} and "
+                f"replay.learn_length is {learned} and replay.burn_in_length {before}, but their sum must "
+                f"be network.core.context_length {length}; try {min(learned, length)} and "
                 f"{max(0, length - learned)}"
             )
         if run.learner.n_step > length < run.most_timesteps:

@@ -64,8 +64,8 @@ class DTQNEncoder(_Embedding):
     def misfits(self, run: Any) -> Iterator[str]:
         if (weights := getattr(run.network.core, "initial_weights", "torch")) != "torch":
             yield (
-                f"network.core.initial_weights is {weights}, but network.encoder is dtqn, whose initial "
-                "values are its own; try torch"
+                f"network.core.initial_weights is {weights}, but network.encoder is dtqn, which sets "
+                "initial weights of its own; try torch"
             )
 
 
@@ -79,8 +79,8 @@ class PartsEncoder(_Rewarded, _Pictures, _Numbers):
     def misfits(self, run: Any) -> Iterator[str]:
         if not run.network.core.reads_parts:
             yield (
-                f"network.encoder is parts with network.core {run.network.core.name}, which attends to no "
-                "parts; try network.core lstm, or network.encoder default"
+                f"network.encoder is parts with network.core {run.network.core.name}, which cannot attend "
+                "to parts; try network.core lstm, or network.encoder default"
             )
 
 

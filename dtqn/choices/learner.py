@@ -58,8 +58,8 @@ class Rollouts(Batches):
         count, num_envs = self.minibatches, run.actor.num_envs
         if run.network.core.is_windowed:
             yield (
-                f"learner.batches is rollout, but network.core is {run.network.core.name}, which reads a "
-                "window for each step and not a rollout once; try replay, or another core"
+                f"learner.batches is rollout, but network.core is {run.network.core.name}, which re-reads a "
+                "window at each step and cannot read a rollout in one go; try replay, or another core"
             )
         if num_envs % count:
             fitting = max(n for n in range(1, min(count, num_envs) + 1) if num_envs % n == 0)
@@ -98,7 +98,7 @@ class Watkins(Peng):
     tolerance: float = Field(0.0, ge=0)
     """kappa: a trace survives an action whose Q is below the best by at most kappa times `tolerance_of`."""
     tolerance_of: Literal["values", "gaps"] = "values"
-    """Unit of `tolerance`, a sequence's largest |max_a Q| (values) or max_a Q - min_a Q (gaps)."""
+    """Unit of `tolerance`: a sequence's largest |max_a Q| (values) or max_a Q - min_a Q (gaps)."""
 
 
 RETURNS = Choice(NStep, Peng, Watkins)
@@ -116,7 +116,7 @@ class Advantage(Member):
     name: str = "advantage"
 
     alpha: float = Field(0.9, ge=0, le=1)
-    """alpha: an action's target loses this share of its gap to the best one, at most alpha in all."""
+    """alpha: a worse action's target falls by alpha times its gap to the best action, at most by alpha."""
 
 
 BOOTSTRAPS = Choice(Greedy, Advantage)

@@ -42,7 +42,7 @@ class Categorical(Member):
         if scale != "auto" and not run.learner.value_rescaling and scale > largest:
             yield (
                 f"learner.reward_scale is {scale:g} with network.distribution.v_min {self.v_min:g} and "
-                f"network.distribution.v_max {self.v_max:g}: no atom is the return of a single reward of 1; "
+                f"network.distribution.v_max {self.v_max:g}: no atom reaches the return of a reward of 1; "
                 f"try network.distribution.v_max {math.ceil(scale)} and network.distribution.v_min "
                 f"-{math.ceil(scale)}"
             )

@@ -29,7 +29,7 @@ class NetworkConfig(Group):
     distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
     """What the head predicts of the return: its mean (none), or a distribution (categorical, C51)."""
     recall_weight: float = Field(0.0, ge=0)
-    """Weight of a loss: a core with memory predicts which values its episode has shown; 0: none."""
+    """Weight of the recall loss: a core with memory predicts which values its episode has shown; 0: none."""
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
@@ -52,11 +52,11 @@ class LearnerConfig(Group):
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's lambda: each update multiplies weight matrices by 1 - lambda * step size."""
     batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
-    """Where batches come from: sequences drawn from replay, or the last rollout, then dropped (PQN)."""
+    """Where batches come from: sequences drawn from replay, or the last rollout, dropped afterwards (PQN)."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount factor per timestep."""
     n_step: int = Field(3, ge=1)
-    """Timesteps after the learned ones that a return may use; n of the n-step return."""
+    """n of the n-step return; for Q(lambda), timesteps after the learned ones that a return may use."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
     """TD target: an n-step return, Peng's Q(lambda), or Watkins' Q(lambda), cut at exploratory actions."""
     next_window: bool = False
@@ -64,23 +64,23 @@ class LearnerConfig(Group):
     double_q: bool = True
     """Double Q-learning: the online network chooses the bootstrap's action (van Hasselt et al. 2016)."""
     bootstrap: Annotated[SerializeAsAny[Member], updates.BOOTSTRAPS] = updates.Greedy()
-    """greedy: bootstrap from the best action's value. advantage: also lower the targets of worse actions."""
+    """Bootstrap from the best action's value (greedy), or also lower worse actions' targets (advantage)."""
     value_rescaling: bool = False
     """Learn h(Q) instead of Q, with R2D2's h, nearly a square root; for tasks with large returns."""
     reward_scale: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 0.2
     """Factor on rewards in the loss only; networks and logs see raw rewards. auto: 1 over the spread of
     returns, measured in 10 000 env steps of random actions before the run (Schaul et al. 2021)."""
     novelty_weight: float = Field(0.0, ge=0)
-    """Bonus reward, in the loss only, for an observation that is new in its episode; 0: none."""
+    """Bonus reward for an observation that is new in its episode, in the loss only; 0: none."""
     repeat_cost: float = Field(0.0, ge=0)
-    """Penalty, in the loss only, for an observation seen before in its episode; 0: none."""
+    """Penalty for an observation seen before in its episode, in the loss only; 0: none."""
     target_update: Annotated[SerializeAsAny[Member], updates.TARGET_UPDATES] = updates.Soft()
     """Target network: `soft` moves it a little at every update, `hard` copies the online one at intervals;
     none: no target network."""
     auxiliary_weight: float = Field(0.0, ge=0)
-    """Weight of the core's auxiliary loss: of coberl, adaptive spans, compressed slots; 0: none."""
+    """Weight of the core's auxiliary loss (coberl, adaptive spans, compressed slots); 0: none."""
     max_grad_norm: float = Field(10.0, gt=0)
-    """Clips the global norm of gradients to this."""
+    """Largest global gradient norm; larger gradients are scaled down to it."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Arithmetic of encoder and core in updates; parameters, head and losses stay float32. auto: bfloat16
     where the core has it and the CPU multiplies it (AVX512_BF16, AMX)."""
@@ -100,26 +100,26 @@ class LearnerConfig(Group):
         has_target = self.target_update.name != "none"
         if self.next_window and has_target and self.bootstrap.name == "advantage":
             yield (
-                "learner.next_window is true with learner.bootstrap advantage, which reads the target "
-                "network's values of a sequence's first step, but no window of it has them; try greedy"
+                "learner.next_window is true with learner.bootstrap advantage, which needs the target "
+                "network's values at a sequence's first step, but that network's window lacks it; try greedy"
             )
         tolerance = getattr(self.returns, "tolerance", 0.0)
         if self.next_window and has_target and tolerance and not self.double_q:
             yield (
                 "learner.next_window is true with learner.double_q false and learner.returns.tolerance "
-                f"{tolerance:g}, which reads the target network's values of a sequence's first step, but no "
-                "window of that network has it; try learner.double_q true"
+                f"{tolerance:g}, which needs the target network's values at a sequence's first step, but "
+                "that network's window lacks it; try learner.double_q true"
             )
         core = run.network.core
         if self.auxiliary_weight and not (core.auxiliary_loss or core.is_own):
             yield (
-                f"learner.auxiliary_weight is {self.auxiliary_weight}, but network.core {core.name} as it is "
-                "set has no auxiliary loss; try 0"
+                f"learner.auxiliary_weight is {self.auxiliary_weight}, but network.core {core.name} has no "
+                "auxiliary loss with these settings; try 0"
             )
         if self.precision == "bfloat16" and not core.rounds:
             yield (
-                f"learner.precision is {self.precision} with network.core {core.name}, which is not "
-                "computed in it; try float32, or another core, such as gtrxl or lstm"
+                f"learner.precision is {self.precision} with network.core {core.name}, which does not "
+                "support it; try float32, or another core, such as gtrxl or lstm"
             )
 
     def unread_in(self, run: Any) -> Iterator[str]:
@@ -149,7 +149,7 @@ class ReplayConfig(Group):
     memory: Literal["stored", "zero", "refreshed"] = "refreshed"
     """State at a sequence's start: stored by the actor, zero (initial), or refreshed by each update."""
     learn_burn_in: bool = False
-    """Learn the burn-in too (for dtqn the context): its timesteps also get a TD error."""
+    """Learn from the burn-in too (for dtqn, the context): its timesteps also get a TD error."""
     memory_dtype: Literal["float16", "float32"] = "float16"
     """Number format of stored states (memory) in replay."""
 
@@ -167,7 +167,7 @@ class ReplayConfig(Group):
         if run.learner.batches.from_replay and self.learn_burn_in and self.priority_exponent:
             yield (
                 f"replay.learn_burn_in is true with replay.priority_exponent {self.priority_exponent}, but "
-                "first priorities are of the learned segment alone; try 0"
+                "first priorities do not cover the burn-in; try 0"
             )
         if run.learner.next_window and self.burn_in_length and not self.learn_burn_in:
             yield (
@@ -188,8 +188,8 @@ class ReplayConfig(Group):
         """
         if run.learner.next_window and window and self.memory != "zero":
             yield (
-                f"learner.next_window is true with replay.memory {self.memory}, which is of the step before "
-                "the sequence and not the next one's; try zero"
+                f"learner.next_window is true with replay.memory {self.memory}, which gives the state "
+                "at the sequence's start, but the next window starts one step later; try zero"
             )
         streams = run.actor.num_envs
         need = window + self.burn_in_length + self.learn_length + run.learner.n_step

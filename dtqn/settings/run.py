@@ -33,7 +33,7 @@ class ActorConfig(Group):
     num_envs: int = Field(32, ge=1)
     """N, environments stepped in parallel."""
     pool: Annotated[SerializeAsAny[Member], POOLS] = Inline()
-    """Who steps the environments: the run itself, or worker processes or Ray actors while it learns."""
+    """What steps the environments: the run itself, or workers (processes, Ray actors) while it learns."""
     exploration: Annotated[SerializeAsAny[Member], EXPLORATIONS] = Ladder()
     """Final epsilon (share of random actions): a ladder over environments (Ape-X), or `epsilon_final`."""
     epsilon_final: float = Field(0.05, ge=0, le=1)
@@ -43,7 +43,7 @@ class ActorConfig(Group):
     annealing: Literal["linear", "exponential"] = "linear"
     """How epsilon falls: linearly, or exponentially, never quite reaching its final value (DTQN)."""
     untried_share: float = Field(0.0, ge=0, le=1)
-    """Share of environments whose greedy steps first take each action once at each observation."""
+    """Share of environments where greedy steps first try every action once at each observation."""
     burst_share: float = Field(0.0, ge=0, le=1)
     """Share of training episodes that begin with a burst of random actions."""
 
@@ -62,7 +62,7 @@ class EvaluationConfig(Group):
     episodes: int = Field(500, ge=1)
     """Episodes of a full evaluation; short ones have `first_episodes`."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes of a short evaluation, played if the last one's 95 % interval missed the best score."""
+    """Episodes of a short evaluation, played if the last one's 95 % interval lay below the best score."""
     max_step_share: float = Field(0.5, gt=0)
     """Maximum evaluation steps per env step of the run; a full evaluation beyond it is put off."""
     num_envs: int = Field(500, ge=1)
@@ -98,10 +98,10 @@ class Config(Group):
     metrics_every: int = Field(2_000, ge=1)
     """Environment steps between rows of training metrics."""
     threads: Annotated[int | Literal["auto"], AutoOr(int, ge=1)] = "auto"
-    """CPU cores for updates: with 2, a second process computes half of each batch, changing rounding;
+    """CPU cores for updates: with 2, a second process computes half of each batch, which changes rounding;
     auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
-    """Where evaluations run: in the run itself (it waits), or a second process; auto: by free cores."""
+    """Where evaluations run: in the run itself, which waits, or in a second process; auto: by free cores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for networks and updates; auto: cuda if there is a GPU."""
     cuda_graphs: Literal["auto", True, False] = "auto"

@@ -27,7 +27,7 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
         (
             {"learner.reward_scale": "25", "network.distribution": "categorical"},
             "learner.reward_scale is 25 with network.distribution.v_min -10 and network.distribution.v_max "
-            "10: no atom is the return of a single reward of 1; try network.distribution.v_max 25 and "
+            "10: no atom reaches the return of a reward of 1; try network.distribution.v_max 25 and "
             "network.distribution.v_min -25",
         ),
         ({"cuda_graphs": "true", "device": "cpu"}, "cuda_graphs is true, but device is cpu; try false"),
@@ -56,7 +56,7 @@ _DTQN = {"network.encoder": "dtqn", "network.core": "lstm"}
         ),
         (
             {"agent": "dtqn", "learner.batches": "rollout"},
-            "learner.batches is rollout, but network.core is dtqn, which reads a window for each step",
+            "learner.batches is rollout, but network.core is dtqn, which re-reads a window at each",
         ),
         (
             {"agent": "pqn", "actor.num_envs": "12"},
