@@ -17,7 +17,7 @@ from dtqn.text import columns, shortened, terminal_width
 def list_tasks(arguments: Sequence[str]) -> int:
     """List the tasks, or describe one."""
     parser = Parser("envs", arguments, "[WORD]", list_tasks.__doc__)
-    option(parser, "word WORD", "list only tasks with this word in some column", nargs="?")
+    option(parser, "word WORD", "list only tasks with this word in any column", nargs="?")
     option(parser, "--env X", "describe this task")
     picture = "write a picture: .png of the first state, .gif of a random episode"
     option(parser, "--render FILE", picture, argtypes.path)

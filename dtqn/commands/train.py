@@ -25,9 +25,9 @@ commands:
   export RUN_DIR  package a trained agent, with model card and certificate
   verify DIR      check an exported agent against its certificate
   watch RUN_DIR   show a trained agent's episodes in the terminal, or as a GIF
-  compare         compare agents, trained on the same tasks and seeds
+  compare         compare agents trained on the same tasks and seeds
   records FILE    sort a file of run records and drop duplicates
-  sweep FILE      search settings as a W&B sweep file says; needs no account
+  sweep FILE      search for settings as a W&B sweep file says; needs no account
   envs [WORD]     list the tasks, or describe one
   settings [WORD] explain settings
 """

@@ -93,10 +93,10 @@ def _stdout_of(json_alone: bool) -> Iterator[None]:
 
 def debug(arguments: Sequence[str]) -> int:
     """Show which past steps a trained agent's decisions depend on, and whether it uses its memory.
-    Exit code 1: acting and learning disagree about Q-values, or memory outlives an episode."""
+    The exit code is 1 if acting and learning disagree about Q-values, or memory outlives an episode."""
     parser = Parser("debug", arguments, "RUN_DIR", debug.__doc__)
     _add_played(parser, 100)
-    replacements = f"other episodes whose observations replace a step's; default {_REPLACEMENTS}"
+    replacements = f"number of other episodes whose observations replace a step's; default {_REPLACEMENTS}"
     option(parser, "--replacements M", replacements, argtypes.positive)
     memoryless = """runs of agents without memory on the same task, such as dqn with and without frame
     stacks; they show whether the task needs memory, and of how many steps"""
@@ -178,13 +178,13 @@ def report(arguments: Sequence[str]) -> int:
 
 
 def maps(arguments: Sequence[str]) -> int:
-    """Draw on which past steps the decisions of trained agents depend, in one picture: the longest success
-    of greedy episodes, or the longest episode where none succeeds."""
+    """Draw which past steps trained agents' decisions depend on, all in one picture. Each agent is shown in
+    its longest successful greedy episode, or in its longest one if none succeeds."""
     parser = Parser("maps", arguments, "RUN_DIR ... --out FILE.png", maps.__doc__)
     option(parser, "paths RUN_DIR", "folders of runs", argtypes.trained, nargs="+")
-    option(parser, "--out FILE", "the picture", argtypes.path, required=True)
+    option(parser, "--out FILE", "picture to write", argtypes.path, required=True)
     option(parser, "--episodes N", "episodes to play per run", argtypes.several, 100)
-    option(parser, "--actions", "a second row of maps replaces actions")
+    option(parser, "--actions", "add a second row of maps: dependence on past actions")
     _add_choice(parser)
     given = parser.read()
     from dtqn.inspection import maps as pictures
@@ -217,7 +217,7 @@ def export(arguments: Sequence[str]) -> int:
 
 def verify(arguments: Sequence[str]) -> int:
     """Check an exported agent against its certificate: files, task, and score, for which the episodes
-    are played again. The exit code is 1 if one differs."""
+    are played again. The exit code is 1 if any of these differs."""
     parser = Parser("verify", arguments, "DIR", verify.__doc__)
     option(parser, "run_dir DIR", "folder of an exported agent", argtypes.trained)
     option(parser, "--episodes N", "episodes to play, 0: none; default the certificate's", argtypes.natural)
@@ -244,7 +244,7 @@ def _add_played(parser: Parser, episodes: int) -> None:
 def _add_choice(parser: Parser) -> None:
     """Which episodes are played, and by which weights."""
     option(parser, "--seed N", "seed of the episodes", argtypes.natural, 7)
-    option(parser, "--checkpoint X", "which weights, last or best", default="last", choices=["last", "best"])
+    option(parser, "--checkpoint X", "weights to use, last or best", default="last", choices=["last", "best"])
 
 
 def _add_other_task(parser: Parser) -> None:

@@ -55,9 +55,9 @@ class Comparison(Options):
     """agents, separated by commas: presets, YAML files of your own, or variants such as
     long=gtrxl+network.core.memory_length=80"""
     seeds: int = Field(5, ge=1, le=10_000)  # a seed given as a number of seeds would be planned for minutes
-    """seeds per agent and task"""
+    """number of seeds per agent and task"""
     first_seed: int = Field(1, ge=0)
-    """the first seed; use seeds on which no setting was chosen"""
+    """the first seed; use seeds on which no setting was tuned"""
     baseline: str | None = None
     """agent to compare the others with"""
     suite: str | None = None
@@ -69,8 +69,8 @@ class Comparison(Options):
     records_only: bool = False
     """train nothing, only tabulate the runs that have finished"""
     records: _Path | None = None
-    """JSON Lines file of finished runs' records, read and added to; none: no file, but with --suite at its
-    full budget docs/results/records/SUITE.jsonl, if that folder exists"""
+    """JSON Lines file of finished runs' records, read and added to; none: no file, except that --suite
+    at its full budget uses docs/results/records/SUITE.jsonl if that folder exists"""
     metrics: str | None = None
     """metrics to add as columns, separated by commas, such as replay/stale_action_share; the table shows
     the mean over the second half of each run"""
@@ -86,7 +86,7 @@ class Sweep(Options):
     """The options of `sweep`."""
 
     run_cap: int | None = Field(None, ge=1)
-    """runs of the whole sweep; none: the file's run_cap"""
+    """largest number of runs in the sweep; none: the file's run_cap"""
     search_seed: int = Field(0, ge=0)
     """seed of the search's random choices"""
 
