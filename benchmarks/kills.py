@@ -168,7 +168,7 @@ class Endured:
             process.wait()
         printed = [file.read_text(errors="replace") for file in self.folder.rglob("*.log")]
         self.figures["tracebacks"] += sum(text.count("Traceback") for text in printed)
-        self.figures["replaced"] += sum(text.count("; started anew, the open") for text in printed)
+        self.figures["replaced"] += sum(text.count("; restarted, and the open") for text in printed)
 
     def compare(self, twin: dict[str, Found]) -> None:
         """Count what of the twin's is not here once, and what is not equal to it."""

@@ -134,7 +134,7 @@ def train(
 
         run = Run(asked.directory.path)
         told = Callbacks(callbacks, run)
-        go_on = f"to go on: dtqn.train(resume={str(asked.directory.path)!r}, ...) with it"
+        go_on = f"to continue: dtqn.train(resume={str(asked.directory.path)!r}, ...) with it"
         if line := objects.told(asked.config, go_on):
             print(line, file=out, flush=True)
         code = asked._replace(config=objects.settled(asked.config)).train(out, told)

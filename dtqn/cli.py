@@ -70,7 +70,7 @@ def _run(arguments: list[str]) -> int:
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported for every command
             raise
-        print(f"error: {gpu_is_full(error)}; with CUDA_VISIBLE_DEVICES= the CPU is used", file=sys.stderr)
+        print(f"error: {gpu_is_full(error)}; set CUDA_VISIBLE_DEVICES= to use the CPU", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -181,7 +181,7 @@ def test_other_processes_need_a_module(cell, own_folder, name, settings):
     settings = {"evaluator": "process"} | settings
     with pytest.raises(dtqn.ConfigError) as refused:
         train(cell.Walk, **settings)
-    why = "other processes do not find this_process:Walk; put it in a file, or try inline"
+    why = "other processes cannot find this_process:Walk; put it in a file, or try inline"
     assert str(refused.value) == f"{name} is process: {why}"
     Path("steps.py").write_text(_CELL)
     import steps
@@ -283,9 +283,7 @@ def test_callbacks_are_told_and_change_no_number(cell):
 def test_a_callback_stops_a_run_which_is_saved(cell, event, capsys):
     run = train(cell.Walk, callbacks=[_Told(stops=event)], checkpoint_every=100)
     assert not run.finished
-    assert (
-        f"interrupted and saved; to go on: dtqn.train(resume={str(run.run_dir)!r})" in capsys.readouterr().out
-    )
+    assert f"saved; to continue: dtqn.train(resume={str(run.run_dir)!r})" in capsys.readouterr().out
     assert dtqn.train(cell.Walk, resume=run.run_dir).finished
 
 
@@ -495,7 +493,7 @@ def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agen
 
 def test_an_object_is_not_sent_to_other_processes(cell):
     Path("sweep.yaml").write_text(_SWEEP)
-    find = "other processes do not find this_process:Walk; put it in a file, or try"
+    find = "other processes cannot find this_process:Walk; put it in a file, or try"
     with pytest.raises(dtqn.ConfigError, match=f"^--jobs is 2: {find} 1$"):
         dtqn.compare("dqn", cell.Walk, jobs=2)
     with pytest.raises(dtqn.ConfigError, match=f"^--jobs is 2: {find} 1$"):

@@ -272,7 +272,7 @@ def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
         (
             ["--env", "CartPole-v1", "--learner.novelty_weight", "0.1"],
             "learner.novelty_weight is 0.1, but observations of CartPole-v1 have real numbers, which hardly "
-            "ever come twice; try 0",
+            "ever repeat; try 0",
         ),
         (["--env", "car-flag", "--learner.repeat_cost", "1"], "learner.repeat_cost is 1.0, but observations"),
         (
@@ -320,7 +320,7 @@ def test_a_gpu_that_is_full_is_one_line_for_any_command(
     assert cli.main(["eval", "run"]) == 2
     assert capsys.readouterr().err == (
         "error: the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.; "
-        "with CUDA_VISIBLE_DEVICES= the CPU is used\n"
+        "set CUDA_VISIBLE_DEVICES= to use the CPU\n"
     )
 
 

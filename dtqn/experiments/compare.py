@@ -82,7 +82,7 @@ def asked(given: dict[str, Any], command: str) -> tuple[int, Path]:
         search = searches.read(searched[0], agents, given, suite)
         agents = search.items()
     if own.baseline is not None and own.baseline not in agents:
-        raise wrong("--baseline", own.baseline, f"it is none of --agents{nearest(own.baseline, agents)}")
+        raise wrong("--baseline", own.baseline, f"it is not one of --agents{nearest(own.baseline, agents)}")
     seeds = range(own.first_seed, own.first_seed + own.seeds)
     configs = plan(list(agents.values()), seeds, own.config, given, suite, not own.records_only)
     search = search and search.settled(as_they_are, configs)
@@ -242,7 +242,7 @@ def compare(of: Comparison) -> int:
     outcomes, caught = _gathered(of, shelf)
     if caught is not None:
         done = sum(outcome.state == "finished" for outcome in outcomes)
-        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command goes on")
+        print(f"interrupted, {done} of {len(outcomes)} runs finished; the same command continues")
         return 128 + caught
     table = _written(of, outcomes, scores)
     if (width := terminal_width(sys.stdout)) is None:

@@ -137,7 +137,7 @@ class Results(NamedTuple):
         told = [f"best: {text}"]
         if min(len(line.trials) for line in board) < LEAST_RUNS:
             right = "these ranks do not tell which settings are better"
-            told.append(f"fewer than {LEAST_RUNS} runs a line: {right}")
+            told.append(f"fewer than {LEAST_RUNS} runs per line: {right}")
         report = RunDir(Path(best.trials[0].run_dir)).command("report")
         again = f"again with another seed: {program()} --config {shlex.quote(str(file))} --seed N"
         return [*told, again, f"report   {report}"]
@@ -285,7 +285,7 @@ def check(file: SweepFile, resolve: Resolve) -> Config:
             return resolve(draw.parameters)
         except MisfitError as error:
             first = first or str(error)
-    raise MisfitError(f"{file.path}: no configuration fits, the first one as {first}")
+    raise MisfitError(f"{file.path}: no configuration is valid; in the first one, {first}")
 
 
 def run(sweep: Sweep, at_once: int) -> tuple[int, Line | None]:
@@ -307,7 +307,7 @@ def run(sweep: Sweep, at_once: int) -> tuple[int, Line | None]:
     best = next(iter(results.ranked()), None)
     if queue.caught is not None:
         ended = sum(trial.state != "open" for trial in results.trials)
-        print(f"interrupted after {counted(ended, 'run')}; the same command goes on")
+        print(f"interrupted after {counted(ended, 'run')}; the same command continues")
         return 128 + queue.caught, best
     for trial in results.trials:
         if trial.error:

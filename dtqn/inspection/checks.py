@@ -194,13 +194,13 @@ def _rounded(batch: Sequences) -> Sequences:
 
 _CONTRACTS: dict[str, tuple[str, Callable[[_Played], list[float]]]] = {
     "parity": (
-        "the actor, step by step, sees the Q-values of one call on the episode",
+        "step by step, the actor computes the Q-values of one network call on the episode",
         partial(_by_one_call, later=False),
     ),
     "reset": (
         "an episode begins without any memory of the one before",
         partial(_by_one_call, later=True),
     ),
-    "learning": ("the learner, from stored memory, sees the Q-values that the actor saw", _learned),
+    "learning": ("from stored memory, the learner computes the actor's Q-values", _learned),
 }
 """Each in a sentence, and what gives the differences between two ways to the same Q-values."""

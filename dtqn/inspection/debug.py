@@ -170,7 +170,7 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
         rows.append((
             "dependence",
             f"cue steps hold {_figure(figures['cue_times_its_share'])} times their share of the last "
-            f"decision's; contamination {_figure(figures['contamination'])}",
+            f"decision's dependence; contamination {_figure(figures['contamination'])}",
         ))  # fmt: skip
     density = [x.value for x in figures["recall_density"] if x is not None]
     rows += [
@@ -179,7 +179,7 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
             "on observations",
             f"{_figure(figures['on_observations'])} of the last decision, all earlier steps together",
         ),
-        ("on actions", f"{_figure(figures['on_actions'])}, by what steps name as the action before"),
+        ("on actions", f"{_figure(figures['on_actions'])}, with the previous action replaced instead"),
     ]
     agreed = figures["agreement_of_attention"]
     if agreed["rank_correlation"] is not None:
@@ -190,7 +190,7 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
     rows += [(f"a stack of {steps} steps", _score(x)) for steps, x in found["stacked"].items()]
     rows += [
         ("uses its memory?", _verdict(found["uses_memory"])),
-        ("needs the task one?", _verdict(found["needs_memory"])),
+        ("task needs memory?", _verdict(found["needs_memory"])),
         ("file", f"{out}/debug.json"),
     ]
     return columns(rows, width)
@@ -204,7 +204,7 @@ def _cue(cue: dict[str, Any]) -> list[tuple[str, str]]:
         ("cue", f"shown at {steps} steps, first at step {first}, held for {held} steps"),
         ("the other cue", f"changes the last decision in {last}, some decision in {some}"),
         ("as many other steps", f"change the last decision in {others}"),
-        ("shown the other cue", f"and the task played on: {_score(cue['score_when_the_other_is_shown'])}"),
+        ("shown the other cue", f"with the task unchanged: {_score(cue['score_when_the_other_is_shown'])}"),
     ]
 
 

@@ -36,7 +36,7 @@ def uses_memory(intact: Figure, disturbed: dict[str, Figure], random: Figure, be
     margin = MARGIN * (max(best, intact.value) - random.value)
     worst = min(disturbed, key=lambda name: disturbed[name].high)
     if disturbed[worst].high < intact.low - margin:
-        return Verdict("yes", f"memory {worst}: {disturbed[worst].value:.3g}, as it is: {intact.value:.3g}")
+        return Verdict("yes", f"memory {worst}: {disturbed[worst].value:.3g}, intact: {intact.value:.3g}")
     if all(x.low > intact.high - margin for x in disturbed.values()):
         return Verdict("no", f"no disturbance of its memory costs more than {MARGIN:.0%} of the range")
     return Verdict("cannot tell", "intervals overlap; more episodes would tell (--episodes)")
@@ -65,7 +65,7 @@ def needs_memory(
     if memoryless[name].low >= best_agent.high - margin:
         return Verdict("no", text)
     if best_agent.low <= max(x.high for x in memoryless.values()) + margin:
-        return Verdict("cannot tell", f"{text}; the intervals do not lie apart")
+        return Verdict("cannot tell", f"{text}; the intervals are not far enough apart")
     enough = [steps for steps, x in sorted(stacked.items()) if x.low >= best_agent.high - margin]
     if enough:
         return Verdict("yes", f"{text}; a stack of {enough[0]} steps does as well", enough[0])
@@ -194,7 +194,7 @@ def _comparable(mine: Config, other: Config, path: Path) -> None:
         )
     if differing := _options(mine).items() ^ _options(other).items():
         names = ", ".join(sorted({f"task.{name}" for name, _ in differing}))
-        raise ConfigError(f"--memoryless is {path}, whose {names} is another; must be as the run's own")
+        raise ConfigError(f"--memoryless is {path}, whose {names} differs; must be as in the run itself")
 
 
 def _options(config: Config) -> Mapping[str, str]:

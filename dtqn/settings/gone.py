@@ -70,7 +70,7 @@ GONE = {
 def hint(name: str) -> str:
     """The end of a line about a name that is not a setting; empty if it never was one."""
     gone = GONE.get(name.replace("-", "_"))
-    return f"; {gone.what} has gone, and commit {gone.last_commit} is the last with it" if gone else ""
+    return f"; {gone.what} was removed; commit {gone.last_commit} is the last to have it" if gone else ""
 
 
 Change: TypeAlias = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
@@ -145,7 +145,7 @@ def of_today(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[s
         now = {change: value} if isinstance(change, str) else change(value, given)
         now = {new + name[len(old) :]: inner for new, inner in now.items()}  # one name within a mapping
         if isinstance(change, str) and change in values:
-            raise ValueError(f"{name} is {change} by now, which is there too; leave one of them out")
+            raise ValueError(f"{name} is now {change}, which is given too; leave one of them out")
         values |= now
         moved[name] = list(now)
     return values, moved
@@ -154,7 +154,7 @@ def of_today(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[s
 def tell(source: str | None, moved: Mapping[str, list[str]]) -> None:
     """One line to the user about old names in a source; None: the command line. Each is told once."""
     told = [
-        f"{old} is {', '.join(new)} by now" if new else f"{old} says nothing now"
+        f"{old} is now {', '.join(new)}" if new else f"{old} no longer has any effect"
         for old, new in moved.items()
     ]
     _print(f"note: {source or 'the command line'}: {'; '.join(told)}")

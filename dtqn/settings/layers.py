@@ -308,7 +308,7 @@ def _check_is_shared(name: str, merged: Mapping[str, Any], layers: Sequence[Laye
         chosen = _chosen(merged, choice)
         raise ConfigError(
             f"{name} is {shown(layer.values[name])} (from {layer.source or flag(name)}), but {choice} is "
-            f"{shown(chosen)}, which has no such setting; of {', '.join(having(name))}"
+            f"{shown(chosen)}, which has no such setting; it is for {', '.join(having(name))}"
         )
 
 
@@ -344,7 +344,7 @@ def _explain(error: dict[str, Any], merged: Mapping[str, Any], layers: Sequence[
         right = legal(field, error["input"]) + _hint(name, field, str(error["input"]))
         if error["input"] == "horizon":
             env = merged.get("env", Config().env)
-            why = f", but {env} fixes no length of its episodes, so there is no such number"
+            why = f", but {env} has no fixed episode length"
     return f"{name} is {shown(error['input'])}{origin(layers, name)}{why}: must be {right}"
 
 

@@ -245,7 +245,7 @@ def _chosen_agent(given: Sequence[Layer]) -> Agent:
         if agent.name != other and agent.preset.source != str(_agent_file(other)):
             raise ConfigError(
                 f"agent is {shown(text)}{origin(given, 'agent')}, but {layer.source} holds every setting of "
-                f"{other}, to be laid over it; must be {other}, or the file without an agent's settings"
+                f"{other} and would override it; must be {other}, or the file without an agent's settings"
             )
     return agent
 

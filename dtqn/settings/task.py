@@ -34,7 +34,7 @@ def task_of(config: Config) -> envs.TaskSpec:
         if value and not spec.observations_repeat:
             raise MisfitError(
                 f"learner.{name} is {value}, but observations of {config.env} have real numbers, which "
-                "hardly ever come twice; try 0"
+                "hardly ever repeat; try 0"
             )
     return spec
 

@@ -66,8 +66,8 @@ def check(asked: Mapping[str, tuple[Any, str | None]]) -> None:
         return
     wanted = ", ".join(f"{name} is {one_line(values[name], 80)}" for name in of_files)
     raise UntrustedError(
-        f"{next(iter(of_files.values()))}: {wanted}, which is code that a file wants to run; "
-        "--trust-code lets it, if you know what it does (docs/security.md)"
+        f"{next(iter(of_files.values()))}: {wanted}, which is code; "
+        "give --trust-code to run it, if you know what it does (docs/security.md)"
     )
 
 

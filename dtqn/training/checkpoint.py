@@ -231,7 +231,7 @@ def best_figures(folder: Path) -> dict[str, Any] | None:
     try:
         return _read_with_figures(folder / _BEST)[0]
     except CheckpointError as error:
-        remedy = "without this file the next evaluation has the best weights"
+        remedy = "if you remove it, the next full evaluation's weights count as the best"
         raise CheckpointError(f"{error}; {remedy}") from None
 
 
@@ -379,7 +379,7 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
                 f"{path}: has format {content['format']}; this version reads format {FORMAT}"
             )
         if content["checksum"] != _checksum_of(content):
-            raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
+            raise CheckpointError(f"{path}: is damaged: its checksum does not match its content")
         checksums = [content["checksums"][file] for file in (_NETWORK, _STATE)]
         if not isinstance(content["about"], dict) or not all(isinstance(one, int) for one in checksums):
             raise TypeError("about must be an object, checksums integers")
@@ -389,7 +389,7 @@ def _read_json(checkpoint: Path) -> dict[str, Any]:
 def _read_tensors(path: Path, checksum: int) -> dict[str, torch.Tensor]:
     with _reading(_opened(path, path.parent)):
         if _checksum(path) != checksum:
-            raise CheckpointError(f"{path}: is damaged: its checksum is not the one in {_JSON}")
+            raise CheckpointError(f"{path}: is damaged: its checksum does not match the one in {_JSON}")
         return load_file(path)
 
 
@@ -401,7 +401,7 @@ def _read_with_figures(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tens
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = metadata["figures"]
         if int(metadata["checksum"]) != _checksum_of_tensors(text, tensors):
-            raise CheckpointError(f"{path}: is damaged: its checksum is not the one that it holds")
+            raise CheckpointError(f"{path}: is damaged: its checksum does not match its content")
         if isinstance(figures := parsed(text), str):
             raise ValueError(figures)
         return figures, tensors
@@ -426,7 +426,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except (*FOREIGN, OSError, SafetensorError) as error:
         reason = one_line(str(error))
-        raise CheckpointError(f"{path}: is no checkpoint of this program, or damaged ({reason})") from None
+        raise CheckpointError(f"{path}: is not a checkpoint of this program, or damaged ({reason})") from None
 
 
 def _checksum(path: Path) -> int:

@@ -326,7 +326,7 @@ class RunDir:
     def claim(self) -> None:
         """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
-            on = f"a run; to go on with it: {self.command('--resume')}; or"
+            on = f"a run; to continue it: {self.command('--resume')}; or"
             held = "a finished run;" if self.read_result() else on
             raise ConfigError(f"run_dir {self.path} holds {held} choose another seed or run_dir")
         make_writable("run_dir", self.path)
@@ -431,7 +431,7 @@ class RunDir:
         """
         stored = self.read_config()
         if self.is_exported:
-            raise ConfigError(f"{self.path}: is an exported agent, which has no checkpoint to go on from")
+            raise ConfigError(f"{self.path}: is an exported agent, which has no checkpoint to continue from")
         # The warm-up comes later: it may not fit a length that is refused in any case.
         of_run = settings_of(stored) | {"warmup_env_steps": None}
         layers = [Layer(str(self.config_file), of_run), *environment_layer(environment)]

@@ -44,7 +44,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
     }
     if config.learner.reward_scale == "auto":
         scale = trainer.config.learner.scale
-        lines["rewards"] = f"times {scale:.3g} in the loss, by the spread of returns of random play"
+        lines["rewards"] = f"multiplied by {scale:.3g} in the loss, from the spread of returns in random play"
     if resumed:
         exact = "" if trainer.resume_is_exact else _INEXACT
         lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
@@ -53,7 +53,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
             "a greedy episode may never end; Ctrl-C saves, and --task.time_limit N ends episodes"
         )
     if unread := presets.unread(config):
-        lines["unread"] = f"{', '.join(unread)}: not read, given the other settings"
+        lines["unread"] = f"{', '.join(unread)}: without effect, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 
 
@@ -66,8 +66,8 @@ def _replay(config: Config) -> str:
     if not isinstance(batches, Rollouts):
         return f"{number(config.replay.capacity)} steps"
     return (
-        f"none: after {number(batches.length)} vector steps {number(batches.epochs)} epochs of "
-        f"{number(batches.minibatches)} updates"
+        f"none: {number(batches.epochs)} epochs of {number(batches.minibatches)} updates after every "
+        f"{number(batches.length)} vector steps"
     )
 
 
@@ -102,8 +102,8 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
         return ""
     other = "" if learner.bootstrap.name == "advantage" else ", or learner.bootstrap advantage"
     return (
-        f"Q-values promise {promised:.3g} an episode, and it earns {earned:.3g}: they run away; a smaller "
-        f"learner.gamma than {learner.gamma:g} ends that{other}"
+        f"Q-values promise {promised:.3g} an episode, but it earns {earned:.3g}: they are diverging; "
+        f"a learner.gamma below {learner.gamma:g} ends that{other}"
     )
 
 

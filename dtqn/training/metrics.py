@@ -122,7 +122,7 @@ def check_counted(path: Path, rows: int) -> list[bytes]:
     if len(lines) < rows:
         raise ConfigError(
             f"{path}: ends after line {len(lines)}, but the checkpoint was made after {rows} rows; "
-            "put the missing lines back to go on"
+            "put the missing lines back to continue"
         )
     return lines
 

@@ -59,6 +59,6 @@ def settled(config: Config, jobs: int | None = None) -> Config:
     asked = {"actor.pool": config.actor.pool.name, "evaluator": config.evaluator, "--jobs": jobs}
     for (name, value), right in zip(asked.items(), ("inline", "inline", 1), strict=True):
         if value not in (None, "auto", right):
-            why = f"other processes do not find {next(iter(held.values()))}"
+            why = f"other processes cannot find {next(iter(held.values()))}"
             raise wrong(name, value, f"{why}; put it in a file, or try {right}")
     return config.model_copy(update={"evaluator": "inline"})

@@ -351,7 +351,7 @@ class WorkerPool:
                 raise error
             self._restarts += 1
             member.incarnation += 1
-            self._news.append(f"{error}; started anew, the open episodes of {member.name} are cut")
+            self._news.append(f"{error}; restarted, and the open episodes of {member.name} were cut short")
             try:
                 self._start(member)
                 self._begun(member)

@@ -91,7 +91,7 @@ def _check_threshold(config: Config) -> None:
     if config.stop_at_return is not None and episodes < EpisodePlan.FEWEST:
         raise MisfitError(
             f"evaluation.episodes is {episodes} with stop_at_return {config.stop_at_return:g}: "
-            f"so few may be alike by chance; try {EpisodePlan.FEWEST}"
+            f"so few returns may be alike by chance; try {EpisodePlan.FEWEST}"
         )
     if threshold is None:
         return

@@ -151,7 +151,7 @@ def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]
         raise
     except envs.TaskError as error:
         raise CheckpointError(
-            f"{directory.checkpoints}: cannot be gone on with: {one_line(str(error))}"
+            f"{directory.checkpoints}: cannot be resumed from: {one_line(str(error))}"
         ) from error
     except checkpoint.FOREIGN as error:
         problem = misfit(config, directory) or f"does not fit this version ({one_line(error)})"
@@ -223,7 +223,7 @@ class _Run:
             exit_code = self._saved_after(error)
         except ConfigError as error:
             resume = self.directory.command("--resume")
-            raise ConfigError(f"{error}; {self._kept}; to go on: {resume}") from None
+            raise ConfigError(f"{error}; {self._kept}; to continue: {resume}") from None
         except ANY_FAULT as error:
             if (told := self._told(error)) is None:
                 raise
@@ -242,7 +242,7 @@ class _Run:
             print(f"{told}\nreport   {self.directory.command('report')}", file=self.out, flush=True)
         elif exit_code >= STOPPED:
             resume = self.directory.command("--resume")
-            print(f"interrupted and saved; to go on: {resume}", file=self.out, flush=True)
+            print(f"interrupted and saved; to continue: {resume}", file=self.out, flush=True)
         return exit_code
 
     def _saved_after(self, error: Exception) -> int:
@@ -254,7 +254,7 @@ class _Run:
         resume = self.directory.command("--resume")
         if not task_identity(self.config).is_native:
             resume += " (with --accept-changed-code once the task has been edited)"
-        self._view.say(f"error: {error}; saved; to go on: {resume}")
+        self._view.say(f"error: {error}; saved; to continue: {resume}")
         self._callbacks.fail(error)
         return 1
 
@@ -265,9 +265,9 @@ class _Run:
             return f"{error}; {self._kept}"
         if isinstance(error, torch.OutOfMemoryError):
             resume += " --device cpu" + (" --cuda-graphs false" if self.config.cuda_graphs is True else "")
-            return f"{gpu_is_full(error)}; {self._kept}; to go on without it: {resume}"
+            return f"{gpu_is_full(error)}; {self._kept}; to continue without it: {resume}"
         fault = named_code.fault(error)
-        return None if fault is None else f"{fault}; {self._kept}; to go on: {resume}"
+        return None if fault is None else f"{fault}; {self._kept}; to continue: {resume}"
 
     @property
     def _kept(self) -> str:

@@ -118,6 +118,6 @@ def misfit(config: Config, directory: RunDir) -> str:
     if directory.read_task_digest() is None or not directory.task_change(config):
         return ""
     return (
-        f"does not fit {config.env} or the network as it is now, which has changed since the run began: its "
-        "observations, its actions or the network are others; must begin anew, with another --run-dir"
+        f"no longer fits {config.env} or the network: observations, actions or the network have changed "
+        "since the run began; must begin anew, with another --run-dir"
     )

@@ -58,7 +58,7 @@ class Tracker:
                 shown[name] = wandb.Video(str(file), format="gif") if is_film else wandb.Image(str(file))
             run.log(shown, step=2 * number + 1, commit=True)
 
-        self._try(show, "does not take the pictures")
+        self._try(show, "did not accept the pictures")
 
     def artifact(self, files: Mapping[str, Path]) -> None:
         """Keep files of the run, under the names that they have in its directory."""
@@ -72,7 +72,7 @@ class Tracker:
                     artifact.add_file(str(file), name=name)
             run.log_artifact(artifact)
 
-        self._try(keep, "does not take the artifact")
+        self._try(keep, "did not accept the artifact")
 
     def close(self, exit_code: int = 0) -> None:
         """A run that a signal has ended, other than Ctrl-C, is handed out again where it is a sweep's."""
@@ -89,11 +89,11 @@ class Tracker:
         except TimeoutError:
             self._run = None
             self._say(
-                f"W&B did not take everything; the rest is kept: wandb sync {Path(run.settings.sync_dir)}"
+                f"W&B did not receive everything; to send the rest: wandb sync {Path(run.settings.sync_dir)}"
             )
         except (Exception, SystemExit) as error:
             self._run = run if lost else None
-            said = lost or "stopped working, the run goes on without it"
+            said = lost or "stopped working; the run goes on without it"
             self._say(f"W&B {said}: {one_line(error)}")
 
 
@@ -126,7 +126,7 @@ def open_tracker(config: Config, directory: RunDir, run_id: str, say: Say, param
         try:
             return _opened(config, directory.path, run_id, rows, say, parameters)
         except (Exception, SystemExit) as error:
-            say(f"W&B could not be started, the run goes on without it: {one_line(error)}")
+            say(f"W&B could not be started; the run goes on without it: {one_line(error)}")
     return Tracker(run_id)
 
 
@@ -204,7 +204,7 @@ def _start(mode: str, folder: Path, asked: dict[str, Any], say: Say) -> Any:
             raise
         wandb.teardown()  # else the id counts as in use
         run = init(mode="offline")
-        say(f"W&B is not to be reached, its files are kept under {folder / 'wandb'}: {one_line(error)}")
+        say(f"W&B cannot be reached; the run's files are kept under {folder / 'wandb'}: {one_line(error)}")
     run.define_metric("env_steps")
     run.define_metric("learner_steps", step_metric="env_steps")
     run.define_metric("*", step_metric="env_steps")

@@ -104,7 +104,7 @@ def compare_envs(task: str, make: Callable[[], PlainEnv]) -> None:
         expected = list(_played(alone, 0))
         if list(_played(again, 0)) != expected:
             print(
-                f"task {task}: does not keep to the seed of its reset, so two runs of one seed differ",
+                f"task {task}: does not follow the seed given to reset, so two runs with one seed differ",
                 file=sys.stderr,
             )
             return

@@ -149,7 +149,7 @@ def test_what_cannot_be_trained_is_one_line(tasks, name, problem, capfd):
 
 def test_a_task_that_ignores_its_seed_is_named_at_the_start(tasks, capsys):
     _trained("GlobalGenerator")
-    assert "edge:GlobalGenerator: does not keep to the seed of its reset" in capsys.readouterr().err
+    assert "edge:GlobalGenerator: does not follow the seed given to reset" in capsys.readouterr().err
 
 
 def test_json_has_stdout_for_itself(tasks):

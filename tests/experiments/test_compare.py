@@ -58,7 +58,7 @@ def test_killed_twice_it_ends_with_the_right_table(run, tmp_path):
     amid = _kill_amid(tmp_path, "gtrxl", 3, signal.SIGINT)
     code, printed = run(scores, baseline="drqn", at_change=amid)
     assert code == 130
-    assert re.fullmatch(r"interrupted, [2-9] of 9 runs finished; the same command goes on\n", printed)
+    assert re.fullmatch(r"interrupted, [2-9] of 9 runs finished; the same command continues\n", printed)
     assert list((tmp_path / "out").iterdir()) == []
     amid = _kill_amid(tmp_path, "drqn", 2, signal.SIGTERM)
     assert run(scores, baseline="drqn", at_change=amid)[0] == 143
@@ -280,7 +280,7 @@ def _fails(capsys, *argv):
         (["--agents", "gtrxl", "--out", __file__], f"--out {__file__} cannot be written: File exists"),
         (["--agents", "gtrxl,,drqn"], "--agents is gtrxl,,drqn: a name is empty; must be names .*"),
         (["--agents", "gtrxl,gtrxl"], "--agents is gtrxl,gtrxl: gtrxl is given twice; .*"),
-        (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is none of --agents.*"),
+        (["--agents", "gtrxl,dqn", "--baseline", "drqn"], "--baseline is drqn: it is not one of --agents.*"),
         (
             ["--agents", "gtrxl", "--metrics", "learner/los"],
             "--metrics is learner/los: learner/los is no such metric; did you mean learner/loss?; must be .*",

@@ -526,7 +526,7 @@ def test_every_record_of_the_results_is_a_run_of_today_by_its_name():
         for content in contents[:: max(1, len(contents) // 4)]:
             record = records.Record.model_validate(content)
             if content["settings"].get("actor", {}).get("optimism"):
-                with pytest.raises(ConfigError, match="OPIQ's bonus has gone, and commit fccff49"):
+                with pytest.raises(ConfigError, match="OPIQ's bonus was removed; commit fccff49"):
                     record_files.settings_of(content, "")
                 continue
             config = build([Layer(None, record_files.settings_of(content, ""))])

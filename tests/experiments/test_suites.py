@@ -368,7 +368,7 @@ def test_what_an_interrupted_comparison_has_finished_is_not_trained_in_another_c
     with monkeypatch.context() as patched:
         patched.setattr(compare, "RunsView", lambda _, runs: comparison_program.View(runs, interrupt))
         code, printed = run()
-    assert code == 143 and "the same command goes on" in printed
+    assert code == 143 and "the same command continues" in printed
     (tmp_path / "held").unlink()
     kept = len(lines_of(tmp_path))
     assert kept >= 4
@@ -525,7 +525,7 @@ def test_a_table_of_what_has_gone_is_refused_with_the_last_commit_that_makes_it(
     words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
     _with_recorded_settings(monkeypatch, Path(words[words.index("--records") + 1]))
     assert cli.main(words[2:]) == 2
-    assert "OPIQ's bonus has gone, and commit fccff49 is the last with it" in capsys.readouterr().err
+    assert "OPIQ's bonus was removed; commit fccff49 is the last to have it" in capsys.readouterr().err
 
 
 def test_a_run_that_leaves_no_record_ends_a_comparison_with_1(tmp_path, run, monkeypatch):

@@ -82,7 +82,7 @@ def test_a_signal_interrupts_and_the_same_command_goes_on(run, monkeypatch):
     monkeypatch.setattr(sweep, "RunsView", watched)
     code, printed, folder = run(GRID, jobs=1)
     assert code == 143
-    assert "interrupted after 0 runs; the same command goes on" in printed
+    assert "interrupted after 0 runs; the same command continues" in printed
     (first,) = recorded(folder)
     assert first["state"] == "open"
     monkeypatch.setattr(sweep, "RunsView", real)
@@ -260,7 +260,7 @@ def test_ranks_need_five_runs_of_every_line(tmp_path, runs_of_others, ranks):
         trial.parameters.update({"learner.gamma": gamma, "learner.n_step": n_step})
     board = results.leaderboard()
     assert [len(line.trials) for line in board] == [5, runs_of_others]
-    told = "fewer than 5 runs a line: these ranks do not tell which settings are better"
+    told = "fewer than 5 runs per line: these ranks do not tell which settings are better"
     assert (told in results.write_best(resolve(None, {}, {}))) != ranks
 
 

@@ -203,7 +203,7 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
         (
             {},
             ["--network.core.num_heads", "3"],
-            r"no configuration fits, the first one as network.width is 64, not a multiple of "
+            r"no configuration is valid; in the first one, network.width is 64, not a multiple of "
             r"network.core.num_heads 3; try 66 \(network.core.num_heads from --network.core.num_heads\)",
         ),
         (

@@ -197,7 +197,7 @@ def test_mistakes_are_one_line(
         (["export", str(empty), "--to", str(tmp_path / "new")], "holds no run"),
         (["verify", str(tiny_run)], "is not an exported agent (there is no certificate.json)"),
         (["verify", str(damaged)], "is no certificate of this program, or damaged: "),
-        (["--resume", str(exported)], "is an exported agent, which has no checkpoint to go on from"),
+        (["--resume", str(exported)], "is an exported agent, which has no checkpoint to continue from"),
     ):
         assert message in tiny.refused(capsys, *command)
     assert not list(empty.iterdir()) and not (tmp_path / "new").exists()

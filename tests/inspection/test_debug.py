@@ -73,7 +73,7 @@ def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> 
             "--memoryless is {runs}/lstm, a run on CartPole-v1; must be one on",
         ),
         (["--memoryless", "{runs}/gtrxl"], "a run with the core gtrxl; must be one without a core"),
-        (["--memoryless", "{runs}/late"], "whose task.time_limit is another; must be as the run's own"),
+        (["--memoryless", "{runs}/late"], "whose task.time_limit differs; must be as in the run itself"),
         (["--memoryless", "nowhere"], "nowhere"),
         (["--out", "{runs}/lstm/config.yaml"], "config.yaml cannot be written: File exists"),
         (["--replacements", "0"], "--replacements: 0 must be an integer of at least 1"),

@@ -64,16 +64,14 @@ def test_an_old_name_is_told_once_with_where_it_stands(tmp_path, capsys):
     assert (config.network.core.num_layers, config.network.core.memory_length) == (3, 7)
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        f"note: {file}: network.num_layers is network.core.num_layers by now",
-        "note: the command line: network.memory_length is network.core.memory_length by now",
+        f"note: {file}: network.num_layers is now network.core.num_layers",
+        "note: the command line: network.memory_length is now network.core.memory_length",
     ]
 
 
 def test_an_old_name_beside_the_new_one_is_refused():
     both = {"network.num_layers": "2", "network.core.num_layers": "3"}
-    assert error_of(both).startswith(
-        "network.num_layers is network.core.num_layers by now, which is there too"
-    )
+    assert error_of(both).startswith("network.num_layers is now network.core.num_layers, which is given too")
 
 
 def test_a_run_of_before_says_what_its_settings_mean_now(capsys):

@@ -274,8 +274,8 @@ def test_the_horizon_of_a_task_without_one_is_one_line_unless_a_flag_gives_a_num
     with pytest.raises(ConfigError) as error:
         resolve(None, {"env": "CartPole-v1"}, {}, below=below)
     assert str(error.value) == (
-        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 fixes no length of its "
-        "episodes, so there is no such number: must be an integer of at least 0 and at most 1000000"
+        "network.core.memory_length is horizon (from own.yaml), but CartPole-v1 has no fixed "
+        "episode length: must be an integer of at least 0 and at most 1000000"
     )
     given = {"env": "CartPole-v1", "network.core.memory_length": "7"}
     assert resolve(None, given, {}, below=below).network.core.memory_length == 7

@@ -152,7 +152,7 @@ def test_rules_about_the_stored_memory_are_asked_with_the_networks_own_window():
     assert not list(own.replay.memory_misfits(own, own.network.core.memory_window))
 
 
-_LACKING = "which has no such setting; of "
+_LACKING = "which has no such setting; it is for "
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_other_code_or_other_arguments_than_ones_own_are_strange(folder, change,
     file.write_text(yaml.safe_dump({**config, **change, "task": config["task"] | change["task"]}))
     Path("ran").unlink()
     assert main(["eval", "mine"]) == 2
-    assert "which is code that a file wants to run" in capsys.readouterr().err
+    assert "which is code; give --trust-code" in capsys.readouterr().err
     assert not Path("ran").exists()
 
 
@@ -141,7 +141,7 @@ def test_files_of_settings_suites_and_sweeps_are_files_like_any_other(folder, ca
     Path("file.yaml").write_text(yaml.safe_dump(CASES["others"][case]))
     assert main(command.split()) == 2
     assert "file.yaml" in (said := capsys.readouterr().err)
-    assert "which is code that a file wants to run" in said
+    assert "which is code; give --trust-code" in said
     assert not Path("ran").exists()
 
 

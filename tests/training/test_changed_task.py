@@ -207,8 +207,8 @@ def test_a_task_whose_spaces_have_changed_does_not_fit(tmp_path, trainer, sure):
     checkpoint.save(directory.checkpoints, 200, make_network(config).state_dict(), {}, about)
     sure.write_text(_SURE.format(reward=1.0).replace("Discrete(2)", "Discrete(12)"))
     last = _last_error(tmp_path, ["eval", str(run)])
-    assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
-    assert last.endswith("the network are others; must begin anew, with another --run-dir")
+    assert last.startswith(f"error: {run}/checkpoint: no longer fits changed_sure:Sure or the network: ")
+    assert last.endswith("have changed since the run began; must begin anew, with another --run-dir")
 
 
 def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, sure):
@@ -221,7 +221,7 @@ def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, sure):
     before = _files(run)
     more = ["--total-env-steps", "200", "--accept-changed-code"]
     last = _last_error(tmp_path, ["--resume", str(run), *more])
-    assert last.startswith(f"error: {run}/checkpoint: does not fit changed_sure:Sure or the network as it is")
+    assert last.startswith(f"error: {run}/checkpoint: no longer fits changed_sure:Sure or the network: ")
     assert _files(run) == before
 
 

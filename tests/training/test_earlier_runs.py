@@ -76,7 +76,7 @@ def test_a_run_with_what_has_gone_is_one_line(
     name: str, value: str, what: str, run: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_to(run, name, value)
-    end = f"{what} has gone, and commit {gone.GONE[name].last_commit} is the last with it"
+    end = f"{what} was removed; commit {gone.GONE[name].last_commit} is the last to have it"
     expected = f"{run.config_file}: {name} is {value}; {end}"
     assert fails(capsys, "--resume", str(run.path)) == expected
     assert fails(capsys, "eval", str(run.path)) == expected
@@ -87,7 +87,7 @@ def test_a_run_with_what_has_gone_is_one_line(
 def test_who_names_what_has_gone_is_told(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    end = "; dropout has gone, and commit c9b8378 is the last with it"
+    end = "; dropout was removed; commit c9b8378 is the last to have it"
     assert fails(capsys, "--network.dropout", value) == f"--network.dropout is not an option{end}"
     file = tmp_path / "my.yaml"
     file.write_text(f"network: {{dropout: {value}}}")

@@ -158,7 +158,7 @@ def test_a_process_that_is_killed_ends_the_run_in_a_line_and_nothing_is_lost(
     assert code == 1
     assert printed.splitlines()[-1] == (
         "error: the process that plays evaluations has ended: killed by SIGKILL (out of memory?); saved; "
-        f"to go on: python -m dtqn --resume {path}"
+        f"to continue: python -m dtqn --resume {path}"
     )
     assert resume(path)[0] == 0
     assert fake.tree(path) == whole
@@ -182,7 +182,7 @@ def test_a_process_that_hangs_ends_the_run_in_a_line_and_nothing_is_lost(
         pytest.skip("every evaluation was over within a vector step")
     assert printed.splitlines()[-1] == (
         "error: the process that plays evaluations has made no step for 2 seconds; saved; "
-        f"to go on: python -m dtqn --resume {path}"
+        f"to continue: python -m dtqn --resume {path}"
     )
     with pytest.raises(ProcessLookupError):
         os.kill(stopped[0], 0)

@@ -137,7 +137,7 @@ def test_damaged_best_weights_are_refused_and_without_them_the_next_ones_are_the
     path = fake.killed(tmp_path / "run", trainer)
     file = path / "checkpoint/best.safetensors"
     file.write_bytes(b"junk")
-    assert "without this file the next evaluation has the best weights" in _refused(path, capsys)
+    assert "the next full evaluation's weights count as the best" in _refused(path, capsys)
     file.unlink()
     assert fake.resume(path)[0] == 0
     later = [row for row in fake.rows(path) if "eval/success" in row and row["env_steps"] > 400]
@@ -163,7 +163,7 @@ def test_a_full_disk_keeps_the_old_checkpoint_and_the_run_goes_on_from_it(tmp_pa
     assert str(error.value).startswith(f"{folder / '600'}: cannot be written: ")
     assert "File too large" in str(error.value)
     assert str(error.value).endswith(
-        f"; what the run had at 400 env steps is kept; to go on: python -m dtqn --resume {path}"
+        f"; what the run had at 400 env steps is kept; to continue: python -m dtqn --resume {path}"
     )
     assert sorted(file.name for file in folder.iterdir()) == ["400", "best.safetensors", "latest"]
     fake.assert_goes_on(path)
@@ -185,7 +185,7 @@ def test_a_full_disk_that_takes_no_row_ends_the_run_in_a_line(tmp_path, trainer,
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(error.value) == (
         f"{path / 'metrics.jsonl'}: cannot be written: File too large; what the run had at 400 env steps is "
-        f"kept; to go on: python -m dtqn --resume {path}"
+        f"kept; to continue: python -m dtqn --resume {path}"
     )
     rows = read_rows(path / "metrics.jsonl")
     assert rows[-1]["env_steps"] == 400
@@ -382,7 +382,7 @@ def test_of_two_that_start_at_once_one_is_told(tmp_path, trainer, capsys):
     assert capsys.readouterr().err == f"error: run_dir {path} holds a finished run; {other}"
     (path / "result.json").unlink()
     assert cli.main(flags) == 2
-    on = f"to go on with it: python -m dtqn --resume {path}"
+    on = f"to continue it: python -m dtqn --resume {path}"
     assert capsys.readouterr().err == f"error: run_dir {path} holds a run; {on}; or {other}"
 
 

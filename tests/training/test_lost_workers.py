@@ -57,7 +57,7 @@ def test_a_lost_worker_is_replaced_and_its_episodes_are_cut(
         "300 seconds for a step of all of them (actor.pool.step_timeout)",
         "fail": "task a task, environment 4: its step failed",
     }[fate]
-    assert news == [f"{why}; started anew, the open episodes of environments 3 to 4 are cut"]
+    assert news == [f"{why}; restarted, and the open episodes of environments 3 to 4 were cut short"]
     assert trainer.actor.metrics()["actor/restarts"] == 1
     assert len(here.made) == 5
     for number, (step, twin) in enumerate(zip(ours, theirs, strict=False)):
@@ -85,7 +85,7 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(
     lines = [line for line in printed.splitlines() if "environments 3 to 4" in line or "error" in line]
     told = LOST.format("steps environments 3 to 4")
     assert [line.partition(";")[0].strip() for line in lines[:2]] == [told] * 2
-    assert lines[2].startswith("error: task a task, environment 4: its step failed; saved; to go on: ")
+    assert lines[2].startswith("error: task a task, environment 4: its step failed; saved; to continue: ")
     assert len(lines) == 3 == MOST_LOSSES
     monkeypatch.setattr(here, "at_step", staticmethod(lambda worker: None))
     code, printed = resume(tmp_path / "run")
@@ -126,7 +126,7 @@ def test_no_process_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
         run.give()
         wait(lambda: list((tmp_path / "run").glob("runs/*/*/*/metrics.jsonl")) != [])
         assert run.hit(signal.SIGKILL, choice)
-        wait(lambda: "started anew" in printed.read_text())
+        wait(lambda: "restarted, and" in printed.read_text())
         assert " has ended: killed by SIGKILL" in printed.read_text()
         run.case = case._replace(child=False, is_replaced=False)
         assert run.hit(signal.SIGKILL, choice) and run.figures["left"] == 0

@@ -342,7 +342,7 @@ def test_a_core_that_fails_amid_a_run_is_one_line(
     assert told.startswith(
         f"error: network.core is late_core:make_core, which failed: {name} (late_core.py, line "
     )
-    assert "; what the run had at 151 env steps is kept; to go on: " in told
+    assert "; what the run had at 151 env steps is kept; to continue: " in told
     assert cli.main(["eval", "run", "--episodes", "4"]) == 2
     assert capsys.readouterr().err.startswith("error: network.core is late_core:make_core, which failed: ")
     Path("fails").unlink()

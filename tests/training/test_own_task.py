@@ -85,7 +85,7 @@ def _run(*arguments: str) -> int:
     return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS.split(), *arguments])
 
 
-_SAVED = "saved; to go on"
+_SAVED = "saved; to continue"
 _EDITED = r" \(with --accept-changed-code once the task has been edited\)"
 
 
@@ -139,7 +139,7 @@ def test_a_state_that_cannot_be_put_names_the_task(
     monkeypatch.setattr("envs.try_task", lambda *_, **__: {})  # which would tell it before
     assert cli.main(["--resume", "run", "--total-env-steps", "320"]) == 2
     error = capsys.readouterr().err
-    assert re.fullmatch(rf"error: run/checkpoint: cannot be gone on with: {_fails('put')}\n", error)
+    assert re.fullmatch(rf"error: run/checkpoint: cannot be resumed from: {_fails('put')}\n", error)
 
 
 @pytest.mark.usefixtures("task")

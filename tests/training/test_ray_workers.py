@@ -83,7 +83,7 @@ def test_rays_actors_are_the_workers_of_the_other_pool(here: type[Here], tmp_pat
         ray.kill(work._actor)
         train(ours, 300)
         (news,) = ours.news()
-        assert "the actor that steps environments 3 to 4 has ended" in news and "started anew" in news
+        assert "the actor that steps environments 3 to 4 has ended" in news and "restarted, and" in news
     finally:
         ours.close()
     assert not ray.is_initialized()

@@ -289,7 +289,7 @@ def test_a_signal_finishes_the_tick_saves_and_says_how_to_go_on(tmp_path, traine
     before = signal.getsignal(number)
     found, lines = fake.start(tmp_path / "run")
     assert found == code
-    assert lines[-1] == f"interrupted and saved; to go on: python -m dtqn --resume {tmp_path / 'run'}"
+    assert lines[-1] == f"interrupted and saved; to continue: python -m dtqn --resume {tmp_path / 'run'}"
     assert checkpoint.read_about(tmp_path / "run/checkpoint")["env_steps"] == 470
     assert signal.getsignal(number) == before
     fake.at(trainer, None, lambda: None)
@@ -342,7 +342,7 @@ KEPT = "what the run had at 400 env steps is kept"
         (session.NonFiniteError("10 updates in a row"), f"10 updates in a row; {KEPT}"),
         (
             torch.OutOfMemoryError(FULL),
-            f"{TOLD}; {KEPT}; to go on without it: python -m dtqn --resume {{path}} --device cpu",
+            f"{TOLD}; {KEPT}; to continue without it: python -m dtqn --resume {{path}} --device cpu",
         ),
     ],
     ids=["not finite", "full"],
@@ -431,7 +431,7 @@ def test_ctrl_c_on_a_real_run_and_evaluation_of_what_it_saved(tmp_path):
     printed = run.communicate(timeout=120)[0].splitlines()
     assert (run.returncode, printed[-1]) == (
         130,
-        f"interrupted and saved; to go on: python run.py --resume {path}",
+        f"interrupted and saved; to continue: python run.py --resume {path}",
     )
     result = trained.evaluate_run(RunDir(path), 6, 7, "last")
     assert result.episodes == 6

@@ -219,7 +219,7 @@ def test_a_network_that_goes_away_loses_nothing(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     (file,) = tmp_path.glob("wandb/run-*/run-*.wandb")
-    assert line == f"W&B did not take everything; the rest is kept: wandb sync {file.parent}"
+    assert line == f"W&B did not receive everything; to send the rest: wandb sync {file.parent}"
     assert len(wandb_file.history(file)) == 10
 
 
@@ -242,7 +242,7 @@ def test_a_server_that_never_answers_costs_the_wait_and_one_line(tmp_path):
     assert done.returncode == 0
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 1
-    assert "not to be reached" in done.stdout
+    assert "cannot be reached" in done.stdout
     assert len(wandb_file.history(_run_file(tmp_path))) == 10
 
 
@@ -271,7 +271,7 @@ def test_what_breaks_in_wandb_is_one_line(tmp_path, monkeypatch):
     config = presets.resolve(None, {"wandb": "offline"}, {})
     tracker = open_tracker(config, RunDir(tmp_path), "abcd1234", said.append, None)
     tracker.log(0, _row(0))
-    assert said == ["W&B could not be started, the run goes on without it: OSError: no space left"]
+    assert said == ["W&B could not be started; the run goes on without it: OSError: no space left"]
 
 
 class _Run:
@@ -307,18 +307,18 @@ _LOST = ": OSError: no space left"
         (
             _Run(("pictures", "artifact")),
             ["log", "close"],
-            [f"W&B does not take the {what}{_LOST}" for what in ("pictures", "artifact")],
+            [f"W&B did not accept the {what}{_LOST}" for what in ("pictures", "artifact")],
         ),
-        (_Run(("log",)), [], [f"W&B stopped working, the run goes on without it{_LOST}"]),
+        (_Run(("log",)), [], [f"W&B stopped working; the run goes on without it{_LOST}"]),
         (
             _Run(("log",), SystemExit(1)),
             [],
-            ["W&B stopped working, the run goes on without it: SystemExit: 1"],
+            ["W&B stopped working; the run goes on without it: SystemExit: 1"],
         ),
         (
             _Run(("pictures",), TimeoutError("30 s")),
             ["log"],
-            ["W&B did not take everything; the rest is kept: wandb sync its/files"],
+            ["W&B did not receive everything; to send the rest: wandb sync its/files"],
         ),
     ],
 )
