@@ -232,7 +232,7 @@ def test_a_mistake_runs_nothing(run, changes, arguments, message, monkeypatch):
 def test_arguments_that_a_task_needs_may_be_searched(tmp_path, monkeypatch):
     """With the other parameters, each of which alone makes no task."""
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "needy.py").write_text(
+    (tmp_path / "needs_size.py").write_text(
         "import gymnasium\n\n\nclass Needy(gymnasium.Env):\n"
         "    observation_space = action_space = gymnasium.spaces.Discrete(2)\n\n"
         "    def __init__(self, length):\n        assert length < 9\n\n"
@@ -243,11 +243,11 @@ def test_arguments_that_a_task_needs_may_be_searched(tmp_path, monkeypatch):
     metric = {"name": "best_success", "goal": "maximize"}
     path.write_text(yaml.safe_dump({"method": "grid", "metric": metric, "parameters": parameters}))
 
-    def made(chosen, env="needy:Needy"):
+    def made(chosen, env="needs_size:Needy"):
         config = resolve(None, {"env": env}, {}, below=[Layer("search", flat(chosen))])
         task_of(config)
         return config
 
     assert check(read_file(path), made).task.kwargs == {"length": 4}
-    with pytest.raises(ConfigError, match="needy has neither a class nor a registered task 'Nedy'"):
-        check(read_file(path), lambda chosen: made(chosen, "needy:Nedy"))
+    with pytest.raises(ConfigError, match="needs_size has neither a class nor a registered task 'Nedy'"):
+        check(read_file(path), lambda chosen: made(chosen, "needs_size:Nedy"))
