@@ -171,7 +171,10 @@ def test_it_does_not_hang_on_the_parts_of_a_batch() -> None:
 
 
 def test_a_weight_without_a_loss_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"learner.auxiliary_weight is 0.1.*gru.*no auxiliary loss with these settings; try 0"):
+    with pytest.raises(
+        ConfigError,
+        match=r"learner.auxiliary_weight is 0.1.*gru.*no auxiliary loss with these settings; try 0",
+    ):
         resolve(None, {"agent": "gru", "learner.auxiliary_weight": "0.1"}, {})
     assert config_from({"network": {"core": "coberl"}, "learner": {"auxiliary_weight": 0.1}})
 
