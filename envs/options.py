@@ -52,7 +52,7 @@ class TaskOptions:
         None, "Components of a vector observation to leave out, counted from 0, such as 1,3."
     )
     frame_stack: int = _option(
-        1, "k, observations stacked as one: the present one and the k - 1 before it.", ge=1, le=1000
+        1, "Observations per stack, k: the present one and the k - 1 before it.", ge=1, le=1000
     )
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
-        option(self, trust.OPTION, "run Python code that a run or settings file names")  # `dtqn.cli` reads it
+        option(self, trust.OPTION, "run Python code named in a run or settings file")  # `dtqn.cli` reads it
         self._given = list(arguments)
 
     def error(self, message: str) -> NoReturn:

@@ -101,7 +101,7 @@ class Config(Group):
     """CPU cores for updates: with 2, a second process computes half of each batch, which changes rounding;
     auto: 2 if two are free."""
     evaluator: Literal["auto", "inline", "process"] = "auto"
-    """Where evaluations run: in the run itself, which waits, or in a second process; auto: by free cores."""
+    """Evaluate in the run itself, which waits, or in a second process; auto: the latter if a core is free."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for networks and updates; auto: cuda if there is a GPU."""
     cuda_graphs: Literal["auto", True, False] = "auto"
