@@ -30,11 +30,11 @@ class TaskOptions:
         None, "Timesteps after which an episode is truncated; none: the task's own limit.", ge=1
     )
     kwargs: Mapping[str, Any] | None = _option(
-        None, "Constructor arguments by name, for a task of another package or your own; none: defaults."
+        None, "Constructor arguments by name, for another package's task or your own; none: defaults."
     )
     success: str | None = _option(
         None,
-        "What counts as success in a task of another package or your own: info:KEY of the last timestep, "
+        "What counts as success in another package's task or your own: info:KEY of the last timestep, "
         "return>X or return>=X; none: what the task reports.",
     )
     observation: Literal["grid", "vector"] | None = _option(

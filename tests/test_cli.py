@@ -107,7 +107,7 @@ def test_all_settings_are_listed_a_line_each(capsys, command):
     assert sorted(listed) == sorted(name for name in fields_of() if not is_left_out(name))
     if not command:
         assert any(re.search(r"^  size +\d+ +B, sequences in a batch$", line) for line in lines), "a clause"
-        assert any(line.endswith(" Layers of a linear map, LayerNorm and ReLU before…") for line in lines)
+        assert any(line.endswith(" Layers (linear map, LayerNorm, ReLU) before the…") for line in lines)
 
 
 def test_settings_with_a_word_are_told_in_full(capsys):

@@ -24,7 +24,7 @@ class Processes(Member):
     made_by = "dtqn.training.pool:WorkerPool"
 
     num_workers: int = Field(2, ge=1, le=100_000)
-    """Workers that divide the environments; each has a copy of the network, on the CPU."""
+    """Workers that split the environments; each has a copy of the network, on the CPU."""
     max_lead: int = Field(2, ge=0, le=1000)
     """Timesteps per environment that workers may act ahead of the learner; 0: they take turns."""
     step_timeout: float = Field(300.0, gt=0, le=1_000_000)

@@ -85,8 +85,8 @@ class _Memory(Core):
 
 class _Gated(_Memory):
     initial_weights: Literal["torch", "chrono", "orthogonal"] = "torch"
-    """Initial weights: PyTorch's (torch), gates that forget over 1 to `memory_length` timesteps, not 2
-    (chrono), or orthogonal state-to-state weights and zero biases, as in Flax (orthogonal)."""
+    """Initial weights: PyTorch's (torch), gates that forget over 1 to `memory_length` timesteps
+    (chrono; torch: 2), or orthogonal state-to-state weights and zero biases, as in Flax (orthogonal)."""
 
     @property
     def longest(self) -> int | None:
@@ -96,7 +96,7 @@ class _Gated(_Memory):
 
 class _Chrono(_Gated):
     initial_weights: Literal["torch", "chrono"] = "torch"
-    """Initial weights: PyTorch's, or gates that forget over 1 to `memory_length` steps, not 2 (chrono)."""
+    """Initial weights: PyTorch's, or gates that forget over 1 to `memory_length` steps (chrono; torch: 2)."""
 
 
 class _Transformer(_Heads):

@@ -51,7 +51,7 @@ class StepEncoder(_Rewarded, _Embedding, _Pictures, _Numbers):
     made_by = "dtqn.networks.encoders:StepEncoder"
 
     num_layers: int = Field(0, ge=0, le=1000)
-    """Layers of a linear map, LayerNorm and ReLU before the previous action is added; 0: one linear map."""
+    """Layers (linear map, LayerNorm, ReLU) before the previous action is added; 0: one linear map."""
 
 
 class DTQNEncoder(_Embedding):

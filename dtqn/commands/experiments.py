@@ -41,7 +41,7 @@ def records(arguments: Sequence[str]) -> int:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """Search for the best settings as a W&B sweep file specifies; if killed, rerun it to continue."""
+    """Search for the best settings as a W&B sweep file specifies; rerunning continues a killed sweep."""
     parser = Parser("sweep", arguments, "FILE [--jobs N]", sweep.__doc__)
     parser.add_options(options.Sweep)
     option(parser, "file FILE", "sweep file, such as configs/sweeps/learning-rate.yaml", argtypes.path)

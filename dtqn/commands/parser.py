@@ -68,7 +68,8 @@ class Parser(argparse.ArgumentParser):
             description=inspect.cleandoc(about or ""),
             epilog=epilog,
         )
-        option(self, trust.OPTION, "run Python code named in a run or settings file")  # `dtqn.cli` reads it
+        # `dtqn.cli` reads it.
+        option(self, trust.OPTION, "execute Python code named in files of runs or settings")
         self._given = list(arguments)
 
     def error(self, message: str) -> NoReturn:

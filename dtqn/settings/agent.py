@@ -27,7 +27,7 @@ class NetworkConfig(Group):
     head_width: int = Field(64, ge=0, le=1_000_000)
     """Units in the head's hidden layer; 0: a linear head."""
     distribution: Annotated[SerializeAsAny[Member], predictions.PREDICTIONS] = predictions.Expectation()
-    """What the head predicts of the return: its mean (none), or a distribution (categorical, C51)."""
+    """What the head predicts about the return: its mean (none), or a distribution (categorical, C51)."""
     recall_weight: float = Field(0.0, ge=0)
     """Weight of the recall loss: a core with memory predicts which values its episode has shown; 0: none."""
 
@@ -83,7 +83,7 @@ class LearnerConfig(Group):
     """Largest global gradient norm; larger gradients are scaled down to it."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Arithmetic of encoder and core in updates; parameters, head and losses stay float32. auto: bfloat16
-    where the core has it and the CPU multiplies it (AVX512_BF16, AMX)."""
+    where the core and the CPU (AVX512_BF16, AMX) support it."""
 
     @property
     def scale(self) -> float:
@@ -141,7 +141,7 @@ class ReplayConfig(Group):
     """Timesteps between the starts of successive sequences; below `learn_length` they overlap;
     None and larger values: `learn_length`."""
     burn_in_length: int = Field(4, ge=0)
-    """Timesteps run before the learned ones, without gradient, to freshen the stored state (R2D2)."""
+    """Timesteps before the learned ones, run without gradient, to freshen the stored state (R2D2)."""
     priority_exponent: float = Field(0.9, ge=0, le=1)
     """alpha of prioritised replay, P(i) ~ p_i^alpha; 0: uniform. Actors' Q-values give first priorities."""
     importance_sampling_exponent: float = Field(0.6, ge=0, le=1)

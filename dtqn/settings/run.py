@@ -62,9 +62,10 @@ class EvaluationConfig(Group):
     episodes: int = Field(500, ge=1)
     """Episodes of a full evaluation; short ones have `first_episodes`."""
     first_episodes: int = Field(50, ge=1)
-    """Episodes of a short evaluation, played if the last one's 95 % interval lay below the best score."""
+    """Episodes of a short evaluation, played if the last evaluation's 95 % interval lay below
+    the best score."""
     max_step_share: float = Field(0.5, gt=0)
-    """Maximum evaluation steps per env step of the run; a full evaluation beyond it is put off."""
+    """Maximum evaluation steps per env step of the run; a full evaluation exceeding it is put off."""
     num_envs: int = Field(500, ge=1)
     """Parallel environments of an evaluation; each one's number of episodes is fixed beforehand."""
     epsilon: float = Field(0.0, ge=0, le=1)
@@ -110,9 +111,9 @@ class Config(Group):
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
     """Logging to Weights & Biases; auto: online if you are logged in, else offline."""
     stop_at_success: float | None = Field(None, gt=0, le=1)
-    """End once a full evaluation's success, by its 95 % interval, is at or above this; None: never."""
+    """End once a full evaluation's success and its 95 % interval lie at or above this; None: never."""
     stop_at_return: float | None = None
-    """End once a full evaluation's mean return, by its 95 % interval, is at or above this; None: never."""
+    """End once a full evaluation's mean return and its 95 % interval lie at or above this; None: never."""
     task: TaskConfig = TaskConfig()
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
