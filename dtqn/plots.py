@@ -119,9 +119,9 @@ def _episodes(rows: Sequence[Row]) -> str:
 
 
 def _points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
-    """Environment steps and values of the rows that have `key`."""
-    pairs = [(row["env_steps"], value) for row in rows if (value := row.get(key)) is not None]
-    return [float(steps or 0) for steps, _ in pairs], [float(value) for _, value in pairs]
+    """Environment steps and values of the rows that have `key`; of two at one step the later one."""
+    values = {float(row["env_steps"] or 0): float(x) for row in rows if (x := row.get(key)) is not None}
+    return list(values), list(values.values())
 
 
 def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: bool = False) -> None:

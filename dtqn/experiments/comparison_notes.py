@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from dtqn.experiments.comparison_table import Figures
 from dtqn.experiments.intervals import LEAST_RUNS
@@ -30,8 +31,13 @@ _OF_RUNS = {
     "Code (digest of the sources)": "code",
     "Machine": "machine",
 }
-_UNLIKE = ("network.encoder.", "network.dueling", "learner.", "replay.", "actor.", "task.")
-"""Settings that are told where they are not alike: all but the memory and its size."""
+_UNLIKE = (
+    "network.encoder.", "network.dueling", "network.distribution", "learner.", "replay.", "actor.", "task."
+)  # fmt: skip
+"""Settings that are told where any runs differ."""
+_CORE = "network.core"
+_OF_ONE_CORE = (f"{_CORE}.", "network.width", "network.head_width", "network.recall_weight")
+"""Those that are told where runs of the same core differ."""
 _TOLD = "learner.learning_rate"
 """The step size, which is always told."""
 
@@ -96,12 +102,19 @@ def _is_published(agent: str) -> bool:
     return agent in presets.agents() and presets.find_agent(agent).over_task
 
 
-def _unlike(configs: Sequence[Config]) -> list[str]:
-    of_runs = [(x.env, x.agent, settings_of(x)) for x in configs if not _is_published(x.agent)]
-    names = dict.fromkeys(name for *_, values in of_runs for name in values if name.startswith(_UNLIKE))
+def _differing(of_runs: Sequence[tuple[str, str, Mapping[str, Any]]], prefixes: tuple[str, ...]) -> list[str]:
+    """A line for each setting with such a prefix that differs on a task; `of_runs`: task, agent, settings."""
+    names = dict.fromkeys(name for *_, values in of_runs for name in values if name.startswith(prefixes))
     names.pop(_TOLD, None)
     told = (_told(name, [(env, agent, values.get(name)) for env, agent, values in of_runs]) for name in names)
-    lines = [line for found in told for line in found if _DIFFER in line]
+    return [line for found in told for line in found if _DIFFER in line]
+
+
+def _unlike(configs: Sequence[Config]) -> list[str]:
+    of_runs = [(x.env, x.agent, settings_of(x)) for x in configs if not _is_published(x.agent)]
+    lines = _differing(of_runs, _UNLIKE)
+    for core in dict.fromkeys(values[_CORE] for *_, values in of_runs):
+        lines += _differing([run for run in of_runs if run[2][_CORE] == core], _OF_ONE_CORE)
     published = ", ".join(dict.fromkeys(x.agent for x in configs if _is_published(x.agent)))
     return [*lines, *([f"Settings as published, not compared here: {published}."] if published else [])]
 

@@ -5,6 +5,7 @@ It plays greedy episodes of a run, runs them again with other pasts, and says wh
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections.abc import Sequence
@@ -147,8 +148,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Steps back for which recall density is printed."""
+MOST_DISTANCES = 5
+"""Recall density is printed at so many distances, those where it is largest."""
 
 
 def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
@@ -173,8 +174,9 @@ def lines(found: dict[str, Any], out: Path, width: int | None) -> list[str]:
             f"decision's dependence; contamination {_figure(figures['contamination'])}",
         ))  # fmt: skip
     density = [x.value for x in figures["recall_density"] if x is not None]
+    largest = sorted(heapq.nlargest(MOST_DISTANCES, range(len(density)), key=density.__getitem__))
     rows += [
-        ("recall density", "; ".join(f"{d} back: {density[d]:.3f}" for d in DISTANCES if d < len(density))),
+        ("recall density", "; ".join(f"{d} back: {density[d]:.3f}" for d in largest) + " (the largest)"),
         (
             "on observations",
             f"{_figure(figures['on_observations'])} of the last decision, all earlier steps together",
@@ -209,7 +211,7 @@ def _cue(cue: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _score(x: Figure) -> str:
-    return f"{_figure(x)} of {x.episodes} episodes"
+    return f"{_figure(x)} over {x.episodes} episodes"
 
 
 def _figure(x: Figure | None) -> str:

@@ -327,7 +327,8 @@ class RunDir:
         """Make the directory for a new run; a ConfigError where it holds one already, or is not writable."""
         if self.holds_run:
             on = f"a run; to continue it: {self.command('--resume')}; or"
-            held = "a finished run;" if self.read_result() else on
+            done = f"a finished run; to evaluate it: {self.command('eval')}; or"
+            held = done if self.read_result() else on
             raise ConfigError(f"run_dir {self.path} holds {held} choose another seed or run_dir")
         make_writable("run_dir", self.path)
 

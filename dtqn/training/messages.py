@@ -100,10 +100,10 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
     spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
     if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):
         return ""
-    other = "" if learner.bootstrap.name == "advantage" else ", or learner.bootstrap advantage"
+    other = "" if learner.bootstrap.name == "advantage" else " or learner.bootstrap advantage"
     return (
-        f"Q-values promise {promised:.3g} an episode, but it earns {earned:.3g}: they are diverging; "
-        f"a learner.gamma below {learner.gamma:g} ends that{other}"
+        f"Q-values promise {promised:.3g} an episode, but it earns {earned:.3g}; with a "
+        f"learner.gamma below {learner.gamma:g}{other} they promise less"
     )
 
 

@@ -381,8 +381,9 @@ class _Run:
                 return
 
     def _tell_promise(self, row: Row) -> None:
-        """Say once, in the second half of a run, that its Q-values run away."""
-        is_late = self.trainer.env_steps * 2 >= self.config.total_env_steps
+        """Say once, in the second half of learning, that Q-values promise what is not earned."""
+        learned = self.trainer.env_steps - self.config.warmup
+        is_late = learned * 2 >= self.config.total_env_steps - self.config.warmup
         if is_late and not self._told_promise:
             if line := messages.runs_away(self.trainer.config.learner, row):
                 self._view.say(line)

@@ -68,7 +68,12 @@ _USUAL = f"{presets.usual('learner.learning_rate'):g}"
             [(TASK, "dqn"), (TASK, "some=dqn+evaluation.epsilon=0.05")],
             " DIFFER: greedy (1 run of dqn); epsilon-greedy (0.05) (1 run of some).",
         ),
-        ("network.width", [(TASK, "gtrxl"), (TASK, "wide=gtrxl+network.width=16")], None),
+        (
+            "network.width",
+            [(TASK, "gtrxl"), (TASK, "wide=gtrxl+network.width=16")],
+            " DIFFER: 64 (1 run of gtrxl); 16 (1 run of wide).",
+        ),
+        ("network.width", [(TASK, "gtrxl"), (TASK, "wide=lstm+network.width=16")], None),
         (
             "task.time_limit",
             [(TASK, "gtrxl"), (TASK, "easy=gtrxl+task.time_limit=30")],

@@ -379,7 +379,8 @@ def test_of_two_that_start_at_once_one_is_told(tmp_path, trainer, capsys):
     capsys.readouterr()
     assert cli.main(flags) == 2
     other = "choose another seed or run_dir\n"
-    assert capsys.readouterr().err == f"error: run_dir {path} holds a finished run; {other}"
+    done = f"to evaluate it: python -m dtqn eval {path}"
+    assert capsys.readouterr().err == f"error: run_dir {path} holds a finished run; {done}; or {other}"
     (path / "result.json").unlink()
     assert cli.main(flags) == 2
     on = f"to continue it: python -m dtqn --resume {path}"
