@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
             epilog=epilog,
         )
         # `dtqn.cli` reads it.
-        option(self, trust.OPTION, "execute Python code named in files of runs or settings")
+        option(self, trust.OPTION, "run Python code that files of runs or settings name")
         self._given = list(arguments)
 
     def error(self, message: str) -> NoReturn:

@@ -79,7 +79,7 @@ class Comparison(Options):
     then evaluated; writes also.png"""
     search: str | list[str] | None = None  # a list where it is typed, of one
     """train every agent with each of these values of one setting, such as
-    learner.learning_rate=0.0003,0.001,0.003; writes each agent's best value to search.md and chosen.yaml"""
+    learner.learning_rate=0.0003,0.001,0.003; write each agent's best value to search.md and chosen.yaml"""
 
 
 class Sweep(Options):
