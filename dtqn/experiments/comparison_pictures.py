@@ -142,18 +142,17 @@ def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> 
     where every run has been evaluated once.
     """
     _, axis, unit = clock
-    points = [
-        (
-            np.array([float(row[axis] or 0) / unit for row in rows]),
-            np.array([float(row[key] or 0) for row in rows]),
-        )
-        for rows in ([row for row in run if row.get(key) is not None] for run in runs)
+    # Where a run's end has an evaluation of its own, it takes the place of a short one at the same step.
+    values = [
+        {float(row[axis] or 0) / unit: float(value) for row in run if (value := row.get(key)) is not None}
+        for run in runs
     ]
+    points = [(np.array(list(of_run)), np.array(list(of_run.values()))) for of_run in values]
     begin = max(x[0] for x, _ in points)
     x = np.unique(np.concatenate([x for x, _ in points]))
     x = x[x >= begin]
-    values = np.stack([np.interp(x, *point) for point in points], axis=1)
-    return _curve(agent, x, [band(values)], [len(runs)])
+    at_x = np.stack([np.interp(x, *point) for point in points], axis=1)
+    return _curve(agent, x, [band(at_x)], [len(runs)])
 
 
 def _profile(agent: str, names: Sequence[str], runs: Sequence[Figures]) -> plots.Curve | None:

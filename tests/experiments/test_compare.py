@@ -236,7 +236,8 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
         record = SimpleNamespace(rows=[{"env_steps": 1}, *rows])
         return Outcome(config, "finished", "", record=record)
 
-    runs = [job(1, (100, 0.0), (200, 1.0)), job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
+    ends_twice = job(1, (100, 0.0), (200, 0.3), (200, 1.0))
+    runs = [ends_twice, job(2, (100, 0.5), (200, 0.5)), job(3, (150, 0.4), (300, 0.7))]
     steps, minutes = comparison_pictures._CLOCKS.values()
     scores = [Score(of="mmer"), SUCCESS.model_copy(update={"observation_alone": 0.25})]
     theirs = Published(
