@@ -58,7 +58,7 @@ class EvaluationConfig(Group):
     """Evaluation: when, with how many episodes and by which policy."""
 
     period: int | None = Field(None, ge=1)
-    """Environment steps between evaluations; None: min(25 000, `total_env_steps` / 12)."""
+    """Env steps between evaluations; none: 25 000, or a twelfth of the run if less."""
     episodes: int = Field(500, ge=1)
     """Episodes of a full evaluation; short ones have `first_episodes`."""
     first_episodes: int = Field(50, ge=1)
