@@ -76,7 +76,7 @@ def test_runs_of_all_seeds_have_the_same_and_a_resumed_run_keeps_it(tmp_path, mo
     scale = measured(config)
     assert scale == measured(config.model_copy(update={"seed": 9}))
     run = RunDir(tiny.train(tmp_path, "gru", "--learner.reward_scale", "auto", "--learner.n_step", "3"))
-    assert f"rewards  times {scale:.3g} in the loss" in capsys.readouterr().out
+    assert f"rewards  multiplied by {scale:.3g} in the loss" in capsys.readouterr().out
     assert run.read_config().learner.reward_scale == "auto"
     assert read_about(run.checkpoints)["reward_scale"] == run.read_result()["reward_scale"] == scale
     monkeypatch.setattr(random_play, "measure", lambda config, network: 1 / 0)
