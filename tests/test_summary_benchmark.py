@@ -86,6 +86,12 @@ def test_the_table_of_the_recipe_is_of_its_records(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == (folder / "table.md").read_text(encoding="utf-8")
 
 
+def test_what_each_part_is_worth_is_of_its_records(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ROOT / "docs" / "benchmarks" / "recipe"
+    areas.main([str(folder / "left-out.yaml"), str(folder / "left-out.jsonl"), "--baseline", "whole"])
+    assert capsys.readouterr().out in (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
+
+
 def test_how_the_recipe_does_by_hand(tmp_path: Path) -> None:
     """The best is 0.8, so 0.76 is solved, and the first run's 0.4 after its first 0.76 is a loss."""
     suite, records = tmp_path / "suite.yaml", tmp_path / "records.jsonl"
