@@ -89,7 +89,7 @@ def learning_curve(
     """
     name = "success" if any(row.get("eval/success") is not None for row in rows) else "return"
     evaluation = f"{policy} evaluation{_episodes(rows)}"
-    training = Curve("training, exploring", *_points(rows, f"train/{name}"), None, None, [])
+    training = Curve("training, exploring", *points(rows, f"train/{name}"), None, None, [])
     curves = [evaluations(evaluation, rows, name)._replace(marker="o"), training]
     panel = Panel(title, name, [curve for curve in curves if curve.x], ceiling, chance)
     notes = ["band: 95 % interval of its episodes (Wilson)"] if curves[0].low else []
@@ -102,8 +102,8 @@ def learning_curve(
 
 def evaluations(label: str, rows: Sequence[Row], name: str) -> Curve:
     """The success, or the return, of one run's evaluations; a success has the band of its episodes."""
-    low, high = (_points(rows, f"eval/success_{edge}")[1] for edge in ("low", "high"))
-    x, y = _points(rows, f"eval/{name}")
+    low, high = (points(rows, f"eval/success_{edge}")[1] for edge in ("low", "high"))
+    x, y = points(rows, f"eval/{name}")
     if name != "success" or not len(low) == len(high) == len(x):
         return Curve(label, x, y, None, None, [])
     return Curve(label, x, y, low, high, [])
@@ -111,17 +111,20 @@ def evaluations(label: str, rows: Sequence[Row], name: str) -> Curve:
 
 def _episodes(rows: Sequence[Row]) -> str:
     """How many episodes an evaluation had, for the legend."""
-    counts = [int(count) for count in _points(rows, "eval/episodes")[1]]
+    counts = [int(count) for count in points(rows, "eval/episodes")[1]]
     if not counts:
         return ""
     low, high = min(counts), max(counts)
     return f", n = {low}" if low == high else f", n = {low} to {high}"
 
 
-def _points(rows: Sequence[Row], key: str) -> tuple[list[float], list[float]]:
-    """Environment steps and values of the rows that have `key`; of two at one step the later one."""
-    values = {float(row["env_steps"] or 0): float(x) for row in rows if (x := row.get(key)) is not None}
-    return list(values), list(values.values())
+def points(rows: Sequence[Row], key: str, axis: str = "env_steps") -> tuple[list[float], list[float]]:
+    """`axis` and values of the rows that have `key`.
+
+    Of two at one env step, as where a short evaluation is followed by the run's last one, the later counts.
+    """
+    kept = {row["env_steps"]: row for row in rows if row.get(key) is not None}.values()
+    return [float(row[axis] or 0) for row in kept], [float(row[key] or 0) for row in kept]
 
 
 def comparison(panels: Sequence[Panel], path: Path, clock: str, note: str, log: bool = False) -> None:

@@ -142,17 +142,13 @@ def curve(agent: str, runs: Sequence[Sequence[Row]], key: str, clock: Clock) -> 
     where every run has been evaluated once.
     """
     _, axis, unit = clock
-    # Where a run's end has an evaluation of its own, it takes the place of a short one at the same step.
-    values = [
-        {float(row[axis] or 0) / unit: float(value) for row in run if (value := row.get(key)) is not None}
-        for run in runs
-    ]
-    points = [(np.array(list(of_run)), np.array(list(of_run.values()))) for of_run in values]
+    of_runs = (plots.points(run, key, axis) for run in runs)
+    points = [(np.array(x) / unit, np.array(y)) for x, y in of_runs]
     begin = max(x[0] for x, _ in points)
     x = np.unique(np.concatenate([x for x, _ in points]))
     x = x[x >= begin]
-    at_x = np.stack([np.interp(x, *point) for point in points], axis=1)
-    return _curve(agent, x, [band(at_x)], [len(runs)])
+    values = np.stack([np.interp(x, *point) for point in points], axis=1)
+    return _curve(agent, x, [band(values)], [len(runs)])
 
 
 def _profile(agent: str, names: Sequence[str], runs: Sequence[Figures]) -> plots.Curve | None:
