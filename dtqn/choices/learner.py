@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,11 +31,11 @@ class Replayed(Batches):
     """B, sequences in a batch."""
     env_steps_per_update: Annotated[float | Literal["auto"], AutoOr(float, gt=0)] = 48.0
     """Environment steps (summed over all environments, after warm-up) per update; auto: 48, or
-    0.6 times `replay.learn_length` if that is more."""
+    48 sqrt(L / 80) where `replay.learn_length`, L, is above 80."""
 
     def steps_of_update(self, num_envs: int, learn_length: int) -> float:
         if self.env_steps_per_update == "auto":
-            return max(48.0, 0.6 * learn_length)
+            return 48.0 * max(1.0, math.sqrt(learn_length / 80))
         return self.env_steps_per_update
 
 

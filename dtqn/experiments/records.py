@@ -100,8 +100,9 @@ class Result(BaseModel):
     learner_steps: NonNegativeInt
     seconds: NonNegativeFloat
     parameters: int
+    gamma: float | None = None
     reward_scale: float | None = None
-    """As it was settled; early records lack it."""
+    """As they were settled; early records lack them."""
     threads: int
     device: _Text
     program: dict[_Text, _Text]

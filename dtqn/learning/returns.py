@@ -293,7 +293,8 @@ class Return(ABC):
 
     def _n_step(self, values: Tensor, n: int) -> Tensor:
         reward, discount, learn_timesteps, *_ = self.steps
-        return n_step_targets(reward, discount, values, learn_timesteps, n, self.config.gamma, self.transform)
+        gamma = self.config.discount_factor
+        return n_step_targets(reward, discount, values, learn_timesteps, n, gamma, self.transform)
 
 
 class NStep(Return):
@@ -321,7 +322,7 @@ class Peng(Return):
 
     def targets(self, values: Tensor) -> Tensor:
         reward, discount, learn_timesteps, *_ = self.steps
-        gamma, transform = self.config.gamma, self.transform
+        gamma, transform = self.config.discount_factor, self.transform
         return lambda_targets(reward, discount, values, self._c, learn_timesteps, gamma, transform)
 
     def distributions(self, probabilities: Tensor, atoms: Tensor) -> Tensor:

@@ -53,8 +53,9 @@ class LearnerConfig(Group):
     """AdamW's lambda: each update multiplies weight matrices by 1 - lambda * step size."""
     batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
     """Where batches come from: sequences drawn from replay, or the last rollout, dropped afterwards (PQN)."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount factor per timestep."""
+    gamma: Annotated[float | Literal["auto"], AutoOr(float, ge=0, le=1)] = 0.99
+    """Discount factor per timestep; auto: 0.985, or 0 where actions change nothing but their own reward, as
+    10 000 env steps before the run show."""
     n_step: int = Field(3, ge=1)
     """n of the n-step return; for Q(lambda), timesteps after the learned ones that a return may use."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()
@@ -90,6 +91,12 @@ class LearnerConfig(Group):
         """`reward_scale`, which has been settled."""
         assert self.reward_scale != "auto"
         return self.reward_scale
+
+    @property
+    def discount_factor(self) -> float:
+        """`gamma`, which has been settled."""
+        assert self.gamma != "auto"
+        return self.gamma
 
     @property
     def reads_novelty(self) -> bool:

@@ -177,6 +177,7 @@ class _About(BaseModel):
     ends_at: list[float | None]
     seconds: float = Field(ge=0, allow_inf_nan=False)
     parameters: int | None = None
+    gamma: float | None = Field(None, ge=0, le=1)
     reward_scale: float | None = Field(None, gt=0, allow_inf_nan=False)
     task: str | None = None
     wandb_id: str | None = Field(None, pattern=r"^[\w.-]+$")

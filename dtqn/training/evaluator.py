@@ -90,7 +90,8 @@ class Player:
         chance = setup.random_actions(
             config, config.evaluation.epsilon, seed_of(config, Stream.EVALUATION_ACTIONS, asked.number)
         )
-        return play(self._network, env, episodes, stopped or self._counted, config.learner.gamma, chance)
+        gamma = config.learner.discount_factor
+        return play(self._network, env, episodes, stopped or self._counted, gamma, chance)
 
 
 class Evaluator:

@@ -42,6 +42,8 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
         f"{number(preflight.planned_updates(config))} learner updates",
         "run": str(directory.path),
     }
+    if config.learner.gamma == "auto" and trainer.config.learner.gamma == 0:
+        lines["actions"] = "change nothing but their own reward, as far as seen: learner.gamma 0"
     if config.learner.reward_scale == "auto":
         scale = trainer.config.learner.scale
         lines["rewards"] = f"multiplied by {scale:.3g} in the loss, from the spread of returns in random play"
@@ -90,13 +92,13 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
     count what a time limit may cut off. With novelty, which is never earned, nothing is said.
 
     Args:
-        learner: with its reward scale settled.
+        learner: with its numbers settled.
         row: an evaluation.
     """
     promised, earned = row.get("eval/value_estimate"), row.get("eval/discounted_return")
     if promised is None or earned is None or learner.reads_novelty:
         return ""
-    within_limit = promised * (1 - learner.gamma ** (row["eval/length"] or 0))
+    within_limit = promised * (1 - learner.discount_factor ** (row["eval/length"] or 0))
     spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
     if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):
         return ""

@@ -1,4 +1,4 @@
-"""What is measured of a task before a run begins: the scale of its rewards, and of the numbers that it shows.
+"""What is measured of a task before a run: what its actions change, the scale of its rewards and numbers.
 
 Both are of random actions on seeds that depend on the task alone, so all runs of a task have the same. A
 resumed run takes those in its checkpoint.
@@ -22,10 +22,16 @@ from dtqn.networks.encoders import NumericEncoder, StepEncoder
 from dtqn.networks.q_network import QNetwork
 from dtqn.settings.config import Config
 from dtqn.training.setup import make_env, num_actions, task_spec
-from dtqn.types import map_tree
+from dtqn.types import leaves, map_tree
 
+SETTLED = ("gamma", "reward_scale")
+"""Settings of the learner that may be `auto` until then."""
+GAMMA = 0.985
+"""The discount factor of tasks whose actions change what comes later."""
 ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
+NUM_TWINS = 8
+"""Environments of `only_answers` in each of its two plays."""
 LARGEST = 25.0
 """The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
 spread that they see is far smaller than for an agent that finds it each time."""
@@ -72,10 +78,13 @@ def _note(seen: Moments, encoder: NumericEncoder, inputs: tuple[Tensor]) -> None
 
 @torch.no_grad()
 def measure(config: Config, network: QNetwork) -> Config:
-    """Set what normalises in `network`; `config` with a number for `learner.reward_scale auto`.
+    """Set what normalises in `network`; `config` with a number for each of `SETTLED`.
 
-    That is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is earned.
+    The reward scale is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is
+    earned.
     """
+    if config.learner.gamma == "auto":
+        config = config.replaced("learner.gamma", 0.0 if only_answers(config) else GAMMA)
     numeric = [x for x in network.modules() if isinstance(x, NumericEncoder) and x.normalise]
     is_auto = config.learner.reward_scale == "auto"
     if not is_auto and not numeric:
@@ -98,9 +107,48 @@ def measure(config: Config, network: QNetwork) -> Config:
     if not is_auto:
         return config
     reward, *ends = map(np.array, zip(*steps, strict=True))
-    sigma, largest = spread(reward, *ends, gamma=config.learner.gamma), np.abs(reward).max()
+    sigma, largest = spread(reward, *ends, gamma=config.learner.discount_factor), np.abs(reward).max()
     scale = min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
     return config.replaced("learner.reward_scale", scale)
+
+
+def only_answers(config: Config) -> bool:
+    """Whether an action changes nothing but its own reward, as far as two plays of the same episodes show.
+
+    Whatever they do, both then see the same observations and ends, and where they do the same they earn the
+    same. What they earn must depend on actions at least once, and each environment must see an episode's
+    end. Half of one play's environments keep to an action for a whole episode, so that a corridor comes to
+    its end.
+    """
+    plays = [make_env(config, NUM_TWINS, np.random.SeedSequence(0)) for _ in range(2)]
+    generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
+    twins, episodes, earns_otherwise = np.arange(NUM_TWINS), np.zeros(NUM_TWINS, int), False
+    try:
+        seen: Any = [play.reset()[0] for play in plays]
+        for _ in range(ENV_STEPS // NUM_TWINS):
+            drawn, others = generator.integers(actions, size=(2, NUM_TWINS))
+            one = np.where(twins < NUM_TWINS // 2, (twins + episodes) % actions, drawn)
+            other = np.where(generator.random(NUM_TWINS) < 0.5, one, others)
+            steps = [play.step(action) for play, action in zip(plays, (one, other), strict=True)]
+            is_same = _are_same(*seen)
+            seen, reward, terminated, truncated, _ = zip(*steps, strict=True)
+            differs = np.not_equal(*reward)
+            if not is_same or differs[one == other].any():
+                return False
+            if not np.array_equal(*terminated) or not np.array_equal(*truncated):
+                return False
+            earns_otherwise |= bool(differs.any())
+            episodes += terminated[0] | truncated[0]
+    finally:
+        for play in plays:
+            play.close()
+    return earns_otherwise and bool(episodes.all())
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two observations agree, NaNs too."""
+    pairs = zip(leaves(one).values(), leaves(other).values(), strict=True)
+    return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)
 
 
 def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:

@@ -22,7 +22,7 @@ from dtqn.settings.config import Config, ConfigError
 from dtqn.settings.names import name_of
 from dtqn.signals import Signals
 from dtqn.text import gpu_is_full, number, one_line
-from dtqn.training import chance_level, checkpoint, machine, messages
+from dtqn.training import chance_level, checkpoint, machine, messages, random_play
 from dtqn.training.callbacks import Callbacks
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir, ends_at, resolved, run_identity, task_identity
@@ -141,8 +141,10 @@ def _make_trainer(config: Config, is_new: bool = True) -> Trainer:
 
 def restored_trainer(config: Config, directory: RunDir, about: Mapping[str, Any]) -> Trainer:
     """The run as its last checkpoint, which says `about` of it, has it; a CheckpointError where it cannot."""
-    known = about.get("reward_scale")  # earlier checkpoints lack it, with a number in the settings
-    trainer = _make_trainer(config.replaced("learner.reward_scale", known) if known else config, is_new=False)
+    for name in random_play.SETTLED:
+        if getattr(config.learner, name) == "auto" and about.get(name) is not None:
+            config = config.replaced(f"learner.{name}", about[name])
+    trainer = _make_trainer(config, is_new=False)
     try:
         state = checkpoint.load_state(directory.checkpoints)
         checkpoint.check_kinds(state, trainer.get_state(lazily=True))
@@ -415,7 +417,7 @@ class _Run:
             "finished": finished,
             "ends_at": ends_at(self.config),
             "parameters": messages.parameters_of(self.trainer.network),
-            "reward_scale": self.trainer.config.learner.scale,
+            **{name: getattr(self.trainer.config.learner, name) for name in random_play.SETTLED},
             "threads": self.config.num_threads,
             "device": device_of(self.config).type,
             "code": self._code,
@@ -467,6 +469,6 @@ def _send_files(tracker: Tracker, directory: RunDir) -> None:
 
 def _result_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `result.json`, from the last checkpoint's description."""
-    names = "task ends_at env_steps learner_steps seconds parameters reward_scale threads device"
+    names = "task ends_at env_steps learner_steps seconds parameters gamma reward_scale threads device"
     also = ["last_evaluation", "program", "code", "machine", "changed_at"]
     return {name: about.get(name) for name in [*names.split(), *also]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -24,6 +25,87 @@ GAMMA = 0.9
 
 def measured(config):
     return measure(config, make_network(config)).learner.reward_scale
+
+
+class Answers(gymnasium.Env):
+    """Six steps; answers to a random number earn 1. What else an action changes is `changes`."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, changes="nothing"):
+        self.changes = changes
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.taken, self.shown = [], int(self.np_random.integers(2))
+        return self.shown, {}
+
+    def step(self, action):
+        self.taken.append(int(action))
+        earned = 0.0 if self.changes == "no reward" else float(action == self.shown)
+        self.shown = int(self.np_random.integers(2))
+        ended = len(self.taken) == 6
+        if ended and self.changes == "a later reward":
+            earned += self.taken[0]
+        if self.changes == "the end" and sum(self.taken) == 5:
+            ended = True
+        shown = len(self.taken) % 2 * action if self.changes == "observations" else self.shown
+        return shown, earned, ended, False, {}
+
+
+@pytest.mark.parametrize("changes", ["nothing", "a later reward", "the end", "observations", "no reward"])
+def test_the_discount_is_0_only_where_an_action_changes_nothing_but_its_own_reward(changes):
+    config = resolve(None, {"env": f"{__name__}:Answers", "task.kwargs": {"changes": changes}}, {})
+    gamma = measure(config, make_network(config)).learner.gamma
+    assert gamma == (0.0 if changes == "nothing" else random_play.GAMMA)
+
+
+@pytest.mark.parametrize(
+    ("env", "answers"),
+    [
+        ("bsuite-memory-len-100", True),
+        ("popgym-repeat-first-hard", True),
+        ("popgym-autoencode-easy", True),
+        ("popgym-concentration-easy", False),
+        ("t-maze-passive-500", False),
+        ("hallway", False),
+    ],
+)
+def test_which_tasks_ask_for_answers_alone(env, answers):
+    assert random_play.only_answers(resolve(None, {"env": env}, {})) == answers
+
+
+def test_an_episode_that_goes_on_for_too_long_tells_nothing(monkeypatch):
+    config = resolve(None, {"env": "popgym-repeat-first-easy"}, {})  # 51 actions an episode
+    monkeypatch.setattr(random_play, "ENV_STEPS", 51 * random_play.NUM_TWINS)
+    assert random_play.only_answers(config)
+    monkeypatch.setattr(random_play, "ENV_STEPS", 50 * random_play.NUM_TWINS)
+    assert not random_play.only_answers(config)
+
+
+def test_a_corridor_that_only_one_action_gets_through_is_walked_to_its_end():
+    """Random actions would see the same blank corridor for ever."""
+    config = resolve(None, {"env": f"{__name__}:Corridor"}, {})
+    assert not random_play.only_answers(config)
+
+
+class Corridor(gymnasium.Env):
+    """Blank, but for what is seen after 30 steps of one action; the last of 40 steps pays for an answer."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.walked, self.time = True, 0
+        return 0, {}
+
+    def step(self, action):
+        self.walked &= action == 2
+        self.time += 1
+        there = self.walked and self.time == 30
+        return int(there), float(self.time == 40 and action), self.time == 40, False, {}
 
 
 def _by_episodes(episodes, gamma):
@@ -72,16 +154,21 @@ def test_a_rare_reward_is_no_larger_than_a_bound_and_none_leaves_rewards_as_they
 
 
 def test_runs_of_all_seeds_have_the_same_and_a_resumed_run_keeps_it(tmp_path, monkeypatch, capsys):
-    config = resolve(None, {"env": "t-maze-passive-6", "learner.reward_scale": "auto"}, {})
+    config = resolve(None, {"env": "bsuite-memory-len-5"}, {})
     scale = measured(config)
     assert scale == measured(config.model_copy(update={"seed": 9}))
-    run = RunDir(tiny.train(tmp_path, "gru", "--learner.reward_scale", "auto", "--learner.n_step", "3"))
-    assert f"rewards  multiplied by {scale:.3g} in the loss" in capsys.readouterr().out
-    assert run.read_config().learner.reward_scale == "auto"
-    assert read_about(run.checkpoints)["reward_scale"] == run.read_result()["reward_scale"] == scale
+    run = RunDir(tiny.train(tmp_path, "gru", "--env", "bsuite-memory-len-5"))
+    said = capsys.readouterr().out
+    assert f"rewards  multiplied by {scale:.3g} in the loss" in said
+    assert "actions  change nothing but their own reward, as far as seen: learner.gamma 0" in said
+    learner = run.read_config().learner
+    assert (learner.gamma, learner.reward_scale) == ("auto", "auto")
+    for found in (read_about(run.checkpoints), run.read_result()):
+        assert (found["gamma"], found["reward_scale"]) == (0, scale)
     monkeypatch.setattr(random_play, "measure", lambda config, network: 1 / 0)
     assert cli.main(["--resume", str(tmp_path), "--total-env-steps", "700"]) == 0
-    assert json.loads((tmp_path / "result.json").read_text())["reward_scale"] == scale
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["gamma"], result["reward_scale"]) == (0, scale)
 
 
 def test_moments_by_hand():
