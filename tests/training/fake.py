@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dtqn.settings.presets import resolve
-from dtqn.training import checkpoint, session
+from dtqn.training import checkpoint, random_play, session
 from dtqn.training.directory import RunDir
 from dtqn.training.evaluator import Evaluated
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
@@ -43,8 +43,10 @@ class FakeTrainer:
     at_step = staticmethod(lambda trainer: None)
 
     def __init__(self, config, is_new=True):
-        is_auto = config.learner.reward_scale == "auto"
-        self.config = config.replaced("learner.reward_scale", 0.5) if is_auto else config
+        for name in random_play.SETTLED:
+            if getattr(config.learner, name) == "auto":
+                config = config.replaced(f"learner.{name}", 0.5)
+        self.config = config
         self.env_steps, self.learner_steps, self._owed = 0, 0, True
         torch.manual_seed(config.seed)
         self.network = torch.nn.Linear(2, 2)
