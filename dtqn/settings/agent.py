@@ -54,8 +54,8 @@ class LearnerConfig(Group):
     batches: Annotated[SerializeAsAny[updates.Batches], updates.BATCHES] = updates.Replayed()
     """Where batches come from: sequences drawn from replay, or the last rollout, dropped afterwards (PQN)."""
     gamma: Annotated[float | Literal["auto"], AutoOr(float, ge=0, le=1)] = 0.99
-    """Discount factor per timestep; auto: 0.985, or 0 where actions change nothing but their own reward, as
-    10 000 env steps before the run show."""
+    """Discount factor per timestep; auto: 0.985, or 0 where actions change nothing but their own reward, by
+    random play before the run."""
     n_step: int = Field(3, ge=1)
     """n of the n-step return; for Q(lambda), timesteps after the learned ones that a return may use."""
     returns: Annotated[SerializeAsAny[Member], updates.RETURNS] = updates.NStep()

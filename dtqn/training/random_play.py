@@ -30,8 +30,8 @@ GAMMA = 0.985
 """The discount factor of tasks whose actions change what comes later."""
 ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
-NUM_TWINS = 8
-"""Environments of `only_answers` in each of its two plays."""
+TWIN_STEPS, TWIN_EPISODES = 1250, 4
+"""Vector steps of each of two plays of the same episodes; fewer where each environment has seen so many."""
 LARGEST = 25.0
 """The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
 spread that they see is far smaller than for an agent that finds it each time."""
@@ -120,15 +120,19 @@ def only_answers(config: Config) -> bool:
     end. Half of one play's environments keep to an action for a whole episode, so that a corridor comes to
     its end.
     """
-    plays = [make_env(config, NUM_TWINS, np.random.SeedSequence(0)) for _ in range(2)]
+    plays = [make_env(config, NUM_ENVS, np.random.SeedSequence(0)) for _ in range(2)]
     generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
-    twins, episodes, earns_otherwise = np.arange(NUM_TWINS), np.zeros(NUM_TWINS, int), False
+    index, episodes, earns_otherwise = np.arange(NUM_ENVS), np.zeros(NUM_ENVS, int), False
     try:
         seen: Any = [play.reset()[0] for play in plays]
-        for _ in range(ENV_STEPS // NUM_TWINS):
-            drawn, others = generator.integers(actions, size=(2, NUM_TWINS))
-            one = np.where(twins < NUM_TWINS // 2, (twins + episodes) % actions, drawn)
-            other = np.where(generator.random(NUM_TWINS) < 0.5, one, others)
+        for _ in range(TWIN_STEPS):
+            kept, drawn = (index + episodes) % actions, generator.integers(actions, size=NUM_ENVS)
+            one = np.where(index < NUM_ENVS // 2, kept, drawn)
+            # The same at half of the steps, and certainly another one at the others.
+            change = generator.integers(1, max(2, actions), size=NUM_ENVS) * generator.integers(
+                2, size=NUM_ENVS
+            )
+            other = (one + change) % actions
             steps = [play.step(action) for play, action in zip(plays, (one, other), strict=True)]
             is_same = _are_same(*seen)
             seen, reward, terminated, truncated, _ = zip(*steps, strict=True)
@@ -139,6 +143,8 @@ def only_answers(config: Config) -> bool:
                 return False
             earns_otherwise |= bool(differs.any())
             episodes += terminated[0] | truncated[0]
+            if episodes.min() == TWIN_EPISODES:
+                break
     finally:
         for play in plays:
             play.close()

@@ -78,9 +78,9 @@ def test_which_tasks_ask_for_answers_alone(env, answers):
 
 def test_an_episode_that_goes_on_for_too_long_tells_nothing(monkeypatch):
     config = resolve(None, {"env": "popgym-repeat-first-easy"}, {})  # 51 actions an episode
-    monkeypatch.setattr(random_play, "ENV_STEPS", 51 * random_play.NUM_TWINS)
+    monkeypatch.setattr(random_play, "TWIN_STEPS", 51)
     assert random_play.only_answers(config)
-    monkeypatch.setattr(random_play, "ENV_STEPS", 50 * random_play.NUM_TWINS)
+    monkeypatch.setattr(random_play, "TWIN_STEPS", 50)
     assert not random_play.only_answers(config)
 
 
