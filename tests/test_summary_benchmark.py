@@ -76,14 +76,18 @@ def test_the_pages_show_what_the_command_prints(
 def test_every_task_of_the_suites_is_in_one_row() -> None:
     rows = yaml.safe_load((ROOT / summary.ROWS).read_text(encoding="utf-8"))
     named = [task for row in rows for task in row["tasks"]]
-    tasks = {name for suite in summary.SUITES for name in areas.scores_of(ROOT / suite)}
+    suites = [*summary.SUITES, summary.SECOND]
+    tasks = {name for suite in suites for name in areas.scores_of(ROOT / suite)}
     assert sorted(named) == sorted(tasks)
 
 
-def test_the_table_of_the_recipe_is_of_its_records(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("suite", "page"), [("held-out", "table"), ("second", "second")])
+def test_the_table_of_a_recipe_is_of_its_records(
+    capsys: pytest.CaptureFixture[str], suite: str, page: str
+) -> None:
     folder = ROOT / "docs" / "benchmarks" / "recipe"
-    recipe.main([str(folder / "held-out.yaml"), str(folder / "held-out.jsonl")])
-    assert capsys.readouterr().out == (folder / "table.md").read_text(encoding="utf-8")
+    recipe.main([str(folder / f"{suite}.yaml"), str(folder / f"{suite}.jsonl")])
+    assert capsys.readouterr().out == (folder / f"{page}.md").read_text(encoding="utf-8")
 
 
 def test_what_each_part_is_worth_is_of_its_records(capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,7 +199,7 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
             "--network.kwargs is {size: 3}, but .* searches network.kwargs.heads; leave it out",
         ),
         ({}, ["--learner.gama", "0.9"], "--learner.gama is not an option; did you mean --learner.gamma?"),
-        ({}, ["--learner.gamma", "2"], r"learner.gamma is 2 \(from --learner.gamma\): must be a number"),
+        ({}, ["--learner.gamma", "2"], r"learner.gamma is 2 \(from --learner.gamma\): must be auto"),
         (
             {},
             ["--network.core.num_heads", "3"],
@@ -209,7 +209,7 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
         (
             {"parameters": {"seed": {"values": [1]}, "learner.gamma": {"value": 2}}},
             [],
-            r"learner.gamma is 2 \(from .*file.yaml\): must be a number",
+            r"learner.gamma is 2 \(from .*file.yaml\): must be auto, or a number",
         ),
         (
             {"method": "grid", "parameters": {"learner.gamma": {"min": 0.5, "max": 0.9}}},

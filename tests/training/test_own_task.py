@@ -70,7 +70,7 @@ class Count(Dynamics):
 _FLAGS = """
     --total-env-steps 240 --warmup-env-steps 40 --checkpoint-every 80 --wandb disabled --device cpu
     --learner.batches.size 4 --replay.capacity 4000 --actor.num_envs 4 --network.width 8
-    --network.head_width 8 --learner.reward_scale 1
+    --network.head_width 8 --learner.gamma 0.9 --learner.reward_scale 1
     --evaluation.episodes 2 --evaluation.num_envs 2 --evaluation.period 1000
 """
 

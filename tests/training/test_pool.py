@@ -273,7 +273,8 @@ class Failing(gymnasium.Env[Any, Any]):
 
 def test_a_fault_names_the_environment_of_the_run() -> None:
     """By its number among all; a worker whose task has failed does not step it again."""
-    flags = {"env": f"{__name__}:Failing", "learner.reward_scale": 1, "network.encoder.normalise": False}
+    settled = {"learner.gamma": 0.9, "learner.reward_scale": 1, "network.encoder.normalise": False}
+    flags = {"env": f"{__name__}:Failing", **settled}
     config, network = trainer_of(0, **flags).config, trainer_of(0, **flags).network
     exchange = Exchange(config, network, setup.make_schema(config, network))
     worker = ActingWorker(config, Share(3, 5, (1, 0)), 0, exchange.descriptor)
