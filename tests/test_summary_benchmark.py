@@ -81,7 +81,9 @@ def test_every_task_of_the_suites_is_in_one_row() -> None:
     assert sorted(named) == sorted(tasks)
 
 
-@pytest.mark.parametrize(("suite", "page"), [("held-out", "table"), ("second", "second")])
+@pytest.mark.parametrize(
+    ("suite", "page"), [("held-out", "table"), ("second", "second"), ("development", "development")]
+)
 def test_the_table_of_a_recipe_is_of_its_records(
     capsys: pytest.CaptureFixture[str], suite: str, page: str
 ) -> None:
