@@ -23,6 +23,7 @@ from dtqn.plots import learning_curve
 from dtqn.settings.layers import flat
 from dtqn.training.metrics import CLOCK_KEYS
 from envs import this_process
+from tests import tiny
 from tests.own_cores import Averages
 
 _SMALL = {
@@ -214,8 +215,8 @@ def test_a_resume_asks_for_the_object_again(cell, capsys):
     assert not run.finished and len(run.metrics) < len(whole.metrics)
     vars(this_process._module).pop("Count")  # as in another process
     ask = "is an object of the Python process that began the run; hand it over again from Python"
-    assert cli.main(["--resume", "run"]) == 2
-    assert capsys.readouterr().err == f"error: env is this_process:Count: task this_process:Count {ask}\n"
+    told = tiny.refused(capsys, "--resume", "run")
+    assert told == f"env is this_process:Count: task this_process:Count {ask}"
     with pytest.raises(dtqn.ConfigError, match=ask):
         dtqn.evaluate("run")
     assert dtqn.load("run", handed={"env": cell.Count}).act(0) in (0, 1)
@@ -485,8 +486,8 @@ def test_an_agents_settings_need_a_preset():
 def test_a_mistake_of_a_comparison_is_the_line_of_the_command(cell, capsys, agents, more, words):
     with pytest.raises(dtqn.ConfigError) as refused:
         dtqn.compare(agents, **more)
-    assert cli.main(["compare", "--agents=gtrxl", *words.split()]) == 2
-    assert capsys.readouterr().err == f"error: {refused.value}\n" and list(Path().iterdir()) == []
+    assert tiny.refused(capsys, "compare", "--agents=gtrxl", *words.split()) == str(refused.value)
+    assert list(Path().iterdir()) == []
     with pytest.raises(dtqn.ConfigError, match=r"^learner.n_steps is not a setting .* mean learner.n_step"):
         dtqn.compare("gtrxl", learner={"n_steps": 3})
 

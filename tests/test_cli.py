@@ -21,18 +21,9 @@ from dtqn.settings.run import EvaluationConfig
 from dtqn.training import plan
 from dtqn.training import trained as playing
 from dtqn.training.directory import RunDir, config_hash
+from tests.tiny import printed, refused
 
 _ROOT = Path(__file__).parents[1]
-
-
-def _fails(capsys, *argv):
-    """The one line that a mistake is answered with."""
-    assert cli.main(list(map(str, argv))) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    assert printed.err.startswith("error: ")
-    return printed.err.removeprefix("error: ").strip()
 
 
 _WITHOUT_TORCH = """
@@ -71,11 +62,9 @@ def _help(capsys, *argv):
     return capsys.readouterr().out
 
 
-def _shown(printed):
+def _shown(text):
     """The settings that a help shows."""
-    return {
-        name for name in fields_of() if f"--{name if '.' in name else name.replace('_', '-')} " in printed
-    }
+    return {name for name in fields_of() if f"--{name if '.' in name else name.replace('_', '-')} " in text}
 
 
 def test_version_and_help(capsys):
@@ -84,12 +73,9 @@ def test_version_and_help(capsys):
 
 @pytest.mark.parametrize("command", [[], ["compare"], ["envs"], ["settings"]])
 def test_all_settings_are_listed_a_line_each(capsys, command):
-    if command == ["settings"]:
-        assert cli.main(command) == 0
-        printed = capsys.readouterr().out
-    else:
-        printed = _help(capsys, *command, "--help-all")
-    *lines, last = printed.splitlines()
+    is_listed = command == ["settings"]
+    text = printed(capsys, *command) if is_listed else _help(capsys, *command, "--help-all")
+    *lines, last = text.splitlines()
     assert len(lines) < 150 and max(map(len, [*lines, last])) <= 80
     assert last.endswith("dtqn settings WORD")
     listed, group = [], ""
@@ -111,8 +97,7 @@ def test_all_settings_are_listed_a_line_each(capsys, command):
 
 
 def test_settings_with_a_word_are_told_in_full(capsys):
-    assert cli.main(["settings", "core.gate"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert printed(capsys, "settings", "core.gate").splitlines() == [
         "network.core.gate",
         "    Gate that joins a sub-module's output to its input (GTrXL, section 3.2);",
         "    `residual` is a plain sum. [one of gru, output, input, highway, sigtanh,",
@@ -122,18 +107,17 @@ def test_settings_with_a_word_are_told_in_full(capsys):
         "    for gru, 1 for others. [a number, or none; default none; for gtrxl, coberl,",
         "    dtqn]",
     ]
-    assert cli.main(["settings", "learning-rate"]) == 0
-    told = capsys.readouterr().out
+    told = printed(capsys, "settings", "learning-rate")
     assert told.startswith("learner.learning_rate\n    Adam's step size at the start. [a number above 0; ")
     assert "\nlearner.final_learning_rate_share\n" in told
 
 
 @pytest.mark.parametrize("command", [[], ["compare"], ["sweep"]])
 def test_help_shows_the_settings_that_matter(capsys, command):
-    printed = _help(capsys, *command, "--help")
-    assert _shown(printed) == parser.HELPED - ({"agent", "seed"} if command == ["compare"] else set())
-    assert len(printed.splitlines()) < 100
-    assert "--help-all" in printed
+    text = _help(capsys, *command, "--help")
+    assert _shown(text) == parser.HELPED - ({"agent", "seed"} if command == ["compare"] else set())
+    assert len(text.splitlines()) < 100
+    assert "--help-all" in text
 
 
 @pytest.mark.parametrize("command", cli._COMMANDS)
@@ -147,14 +131,12 @@ def test_every_help_fits_a_terminal(capsys, monkeypatch, command):
 
 
 def test_the_list_of_tasks_fits_a_terminal(capsys, monkeypatch):
-    assert cli.main(["envs"]) == 0
-    whole = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    whole = [line.split()[0] for line in printed(capsys, "envs").splitlines()[1:]]
     assert whole == list(envs.ids())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for word in ([], ["Memory"]):
         monkeypatch.setenv("COLUMNS", "80")
-        assert cli.main(["envs", *word]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = printed(capsys, "envs", *word).splitlines()
         assert max(map(len, lines)) <= 80
         assert [line.split()[0] for line in lines[1:]] == [
             name for name in whole if not word or "memory" in name.lower()
@@ -164,21 +146,19 @@ def test_the_list_of_tasks_fits_a_terminal(capsys, monkeypatch):
 
 def test_envs_shows_one_task(capsys, tmp_path):
     file = tmp_path / "a.png"
-    argv = ["envs", "--env", "gridverse-memory-7x7", "--task.time-limit", "30", "--render", str(file)]
-    assert cli.main(argv) == 0
-    printed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert printed["id"] == "gridverse-memory-7x7"
-    assert printed["time"] == "limit   30 steps"
-    assert printed["picture"] == f"{file} (1 frames)"
+    argv = ["envs", "--env", "gridverse-memory-7x7", "--task.time-limit", 30, "--render", file]
+    told = dict(line.split(maxsplit=1) for line in printed(capsys, *argv).splitlines())
+    assert told["id"] == "gridverse-memory-7x7"
+    assert told["time"] == "limit   30 steps"
+    assert told["picture"] == f"{file} (1 frames)"
     assert file.exists()
 
 
 def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
     """It is described all the same, with what its preset makes of the task itself."""
-    assert "network.core.memory_length is 100000001" in _fails(capsys, "--env", "t-maze-passive-99999999")
+    assert "network.core.memory_length is 100000001" in refused(capsys, "--env", "t-maze-passive-99999999")
     monkeypatch.setenv("WANDB_MODE", "absurd")
-    assert cli.main(["envs", "--env", "t-maze-passive-99999999"]) == 0
-    assert "corridor of 99999999" in capsys.readouterr().out
+    assert "corridor of 99999999" in printed(capsys, "envs", "--env", "t-maze-passive-99999999")
     for name in ("ALE/Pong-v5", "t-maze-passive-6", "CartPole-v1"):
         options = {"task.frame_stack": "2"}
         assert resolve_task(name, options).task == resolve(None, {"env": name, **options}, {}).task
@@ -200,15 +180,13 @@ def test_envs_shows_a_task_that_no_agents_settings_suit(capsys, monkeypatch):
     ],
 )
 def test_spellings_of_an_option(capsys, tmp_path, argv):
-    assert cli.main([*argv, "--print-config"]) == 0
-    printed = capsys.readouterr().out
+    text = printed(capsys, *argv, "--print-config")
     file = tmp_path / "printed.yaml"
-    file.write_text(printed)
+    file.write_text(text)
     config = resolve(file, {}, {})
     assert (config.learner.learning_rate, config.total_env_steps) == (3e-4, 10**6)
     assert config.network.core.gate_bias == -0.1
-    assert cli.main(["--config", str(file), "--print-config"]) == 0
-    assert capsys.readouterr().out == printed
+    assert printed(capsys, "--config", file, "--print-config") == text
 
 
 @pytest.mark.parametrize(
@@ -262,7 +240,7 @@ def test_spellings_of_an_option(capsys, tmp_path, argv):
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(capsys, argv, message):
-    assert re.fullmatch(message.replace("?", r"\?"), _fails(capsys, *argv))
+    assert re.fullmatch(message.replace("?", r"\?"), refused(capsys, *argv))
 
 
 @pytest.mark.parametrize(
@@ -301,13 +279,13 @@ def test_what_cannot_run_is_refused_before_there_is_a_folder(
     if command == "compare":
         argv = argv if "--agent" in argv else ["--agent", "gtrxl", *argv]
         argv = [argument.replace("--agent", "--agents") for argument in argv]
-    assert _fails(capsys, command, *argv).startswith(message)
+    assert refused(capsys, command, *argv).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_ceiling_of_success_is_told(capsys):
-    assert cli.main(["envs", "--env", "gridverse-memory-four-rooms-7x7"]) == 0
-    assert "(no agent can exceed 94.3%)" in capsys.readouterr().out
+    told = printed(capsys, "envs", "--env", "gridverse-memory-four-rooms-7x7")
+    assert "(no agent can exceed 94.3%)" in told
 
 
 def test_a_gpu_that_is_full_is_one_line_for_any_command(
@@ -317,10 +295,9 @@ def test_a_gpu_that_is_full_is_one_line_for_any_command(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     monkeypatch.setattr("dtqn.commands.trained.evaluate", full)
-    assert cli.main(["eval", "run"]) == 2
-    assert capsys.readouterr().err == (
-        "error: the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.; "
-        "set CUDA_VISIBLE_DEVICES= to use the CPU\n"
+    assert refused(capsys, "eval", "run") == (
+        "the GPU has no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.; "
+        "set CUDA_VISIBLE_DEVICES= to use the CPU"
     )
 
 
@@ -348,7 +325,7 @@ def test_a_gpu_that_is_full_is_one_line_for_any_command(
 def test_what_contradicts_a_resumed_run_is_named(capsys, tmp_path, argv, message):
     directory = RunDir(tmp_path)
     directory.write_config(resolve(None, {"total_env_steps": "1000"}, {}))
-    assert _fails(capsys, "--resume", tmp_path, *argv).startswith(message.format(tmp_path))
+    assert refused(capsys, "--resume", tmp_path, *argv).startswith(message.format(tmp_path))
 
 
 def test_what_a_resumed_run_may_be_given(tmp_path):
@@ -445,12 +422,11 @@ def test_an_evaluation_that_may_never_end_says_so(capsys, tmp_path, monkeypatch,
 def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):
     """Without `--epsilon` the share of random actions is the run's own."""
     options = ["--episodes", "9", "--seed", "3", "--checkpoint", "best", "--epsilon", "0", "--json"]
-    assert cli.main(["eval", str(tmp_path), *options]) == 0
+    found = json.loads(printed(capsys, "eval", tmp_path, *options))
     figures = {"success": None, "success_low": None, "success_high": None, "return": 1.5, "length": 20.0}
-    assert json.loads(capsys.readouterr().out).items() >= (figures | {"episodes": 9, "epsilon": 0}).items()
-    assert cli.main(["eval", str(tmp_path)]) == 0
+    assert found.items() >= (figures | {"episodes": 9, "epsilon": 0}).items()
     told = "last weights, 0.05 of its actions at random, 500 episodes: return 1.500, length 20.0\n"
-    assert capsys.readouterr().out.endswith(told)
+    assert printed(capsys, "eval", tmp_path).endswith(told)
     assert evaluated == [(tmp_path, 9, 3, "best", 0.0, {}), (tmp_path, 500, 7, "last", 0.05, {})]
 
 
@@ -460,11 +436,11 @@ def test_eval_plays_another_task_and_says_what_is_out_of_reach(capsys, tmp_path,
     RunDir(tmp_path).write_config(resolve(None, given, {}))
     assert cli.main(["eval", str(tmp_path), "--env", "t-maze-passive-100", "--task.time-limit", "90"]) == 0
     assert evaluated[0][5] == {"env": "t-maze-passive-100", "task.time_limit": "90"}
-    printed = capsys.readouterr()
-    assert printed.out.startswith("t-maze-passive-100+time_limit=90, dtqn")
-    assert " trained on t-maze-passive-10, last weights, 500 episodes: " in printed.out
+    out, error = capsys.readouterr()
+    assert out.startswith("t-maze-passive-100+time_limit=90, dtqn")
+    assert " trained on t-maze-passive-10, last weights, 500 episodes: " in out
     far = "dtqn sees 11 timesteps back, and episodes of t-maze-passive-100 last up to 91 timesteps"
-    assert printed.err == f"warning: {far}\n"
+    assert error == f"warning: {far}\n"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import dtqn
-from dtqn import cli
 from dtqn.training.directory import DEMO
+from tests.tiny import printed
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,7 @@ def test_commands_show_it_and_write_nothing_into_the_package(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = sorted(DEMO.iterdir())
-    assert cli.main([command[0], "demo", *command[1:]]) == 0
-    assert said in capsys.readouterr().out
+    assert said in printed(capsys, command[0], "demo", *command[1:])
     assert sorted(DEMO.iterdir()) == before
     assert [path.name for path in tmp_path.iterdir()] == made
 

@@ -29,10 +29,17 @@ def train(folder: Path, agent: str, *flags: str) -> Path:
     return folder
 
 
-def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    """The one line with which a command is refused, before it says anything."""
+def printed(capsys: pytest.CaptureFixture[str], *command: object) -> str:
+    """What a command says that ends well."""
     capsys.readouterr()
-    assert cli.main(list(command)) == 2
+    assert cli.main(list(map(str, command))) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: object) -> str:
+    """The one line with which a command is refused, before it says anything, without its `error: `."""
+    capsys.readouterr()
+    assert cli.main(list(map(str, command))) == 2
     out, error = capsys.readouterr()
-    assert not out and error.count("\n") == 1
-    return error
+    assert not out and error.count("\n") == 1 and error.startswith("error: ")
+    return error.removeprefix("error: ").removesuffix("\n")

@@ -13,6 +13,7 @@ import pytest
 import envs
 from dtqn.cli import main
 from dtqn.program import WORKER
+from tests.tiny import refused
 
 _TASKS = '''
 import os
@@ -141,9 +142,7 @@ def test_settings_of_the_process_that_a_task_changes_are_the_runs_again(tasks):
     ],
 )
 def test_what_cannot_be_trained_is_one_line(tasks, name, problem, capfd):
-    assert main(["--env", f"edge:{name}", *_SMALL, "--run-dir", "run"]) == 2
-    said = capfd.readouterr().err
-    assert (said.count("\n"), problem in said) == (1, True), said
+    assert problem in refused(capfd, "--env", f"edge:{name}", *_SMALL, "--run-dir", "run")
     assert not Path("run").exists()
 
 
@@ -169,9 +168,7 @@ def test_a_picture_of_depth_is_a_picture_in_0_to_1(tasks):
 
 @pytest.mark.parametrize("id", ["LunarLander-v3", "CarRacing-v3", "Ant-v5"])
 def test_a_missing_package_is_one_line_with_the_command(id, capsys):
-    assert main(["envs", "--env", id]) == 2
-    said = capsys.readouterr().err
-    assert (said.count("\n"), "pip install" in said) == (1, True), said
+    assert "pip install" in refused(capsys, "envs", "--env", id)
 
 
 def test_a_limit_that_is_set_in_reset_is_read():
@@ -184,6 +181,4 @@ def test_a_limit_that_is_set_in_reset_is_read():
 )
 def test_a_pipe_is_one_line_and_does_not_keep_its_reader_waiting(own_folder, argv, capsys):
     os.mkfifo("a.yaml")
-    assert main(argv.split()) == 2
-    said = capsys.readouterr().err
-    assert (said.count("\n"), "is a pipe or a device; must be a file" in said) == (1, True), said
+    assert "is a pipe or a device; must be a file" in refused(capsys, *argv.split())

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 import envs
-from dtqn.cli import main
 from dtqn.settings.layers import to_yaml
 from dtqn.settings.presets import resolve
+from tests.tiny import printed, refused
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,8 +87,7 @@ def test_a_task_beside_the_user_is_trained_and_evaluated(
     config = (folder / "mine" / "config.yaml").read_text()
     assert "  kwargs:\n    length: 3\n  success: info:right\n" in config
     monkeypatch.chdir(folder)
-    assert main(["eval", "mine", "--episodes", "4", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    figures = json.loads(printed(capsys, "eval", "mine", "--episodes", "4", "--json"))
     assert figures["length"] == 3.0
     assert figures["success"] == figures["return"]
 
@@ -102,10 +101,9 @@ def test_an_array_program_beside_the_user_is_checked_and_trained(
     spec = envs.spec("recall:Recall")
     assert (spec.success, spec.time_limit) == ("The cue was named.", None)
     task = ("--env", "recall:Recall", "--task.kwargs", "{length: 4}")
-    assert main([*task, *SMALL, "--run-dir", "recall"]) == 0
-    assert "film" not in capsys.readouterr().out, "a task without pictures has none of its end"
-    assert main(["--resume", "recall", "--total-env-steps", "340"]) == 0
-    assert "not exact" not in capsys.readouterr().out
+    told = printed(capsys, *task, *SMALL, "--run-dir", "recall")
+    assert "film" not in told, "a task without pictures has none of its end"
+    assert "not exact" not in printed(capsys, "--resume", "recall", "--total-env-steps", "340")
 
 
 NEEDS = (
@@ -148,10 +146,7 @@ def test_mistakes_are_one_line(
     """Before anything is there."""
     monkeypatch.chdir(folder)
     before = sorted(folder.iterdir())
-    assert main(["--env", *task, *SMALL]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ")
-    assert problem in line
+    assert problem in refused(capsys, "--env", *task, *SMALL)
     assert [path for path in sorted(folder.iterdir()) if path.name != "__pycache__"] == [
         path for path in before if path.name != "__pycache__"
     ]
@@ -184,8 +179,7 @@ def test_every_command_of_the_documentation_names_a_task(
             continue
         if command[1].startswith("MiniGrid") and importlib.util.find_spec("minigrid") is None:
             continue
-        assert main([*command, "--print-config"]) == 0, command
-        assert f"env: {command[1]}" in capsys.readouterr().out
+        assert f"env: {command[1]}" in printed(capsys, *command, "--print-config")
 
 
 def test_a_class_may_need_arguments(
@@ -193,9 +187,9 @@ def test_a_class_may_need_arguments(
 ) -> None:
     """Without them there is no such task, so it is asked for with them alone."""
     monkeypatch.chdir(folder)
-    assert main(["--env", "faults:Needy", "--task.kwargs", "{size: 5}", "--print-config"]) == 0
-    assert main(["--env", "faults:Needy", "--task.kwargs", "{length: 5}"]) == 2
-    assert capsys.readouterr().err.startswith("error: env is faults:Needy: ")
+    printed(capsys, "--env", "faults:Needy", "--task.kwargs", "{size: 5}", "--print-config")
+    told = refused(capsys, "--env", "faults:Needy", "--task.kwargs", "{length: 5}")
+    assert told.startswith("env is faults:Needy: ")
 
 
 def test_each_set_of_arguments_is_a_task_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

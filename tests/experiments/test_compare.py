@@ -28,6 +28,7 @@ from dtqn.training.metrics import read_rows
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import CHANCE, SCORES, TASK, config_of, table_of
 from tests.reference import statistics_twin as twin
+from tests.tiny import refused
 
 _ROOT = Path(__file__).parents[2]
 
@@ -268,11 +269,6 @@ def test_the_curves_are_means_over_runs_at_every_evaluation():
     assert (curve.low, curve.high) == ([0.2], [0.95]), "the least and the greatest"
 
 
-def _fails(capsys, *argv):
-    assert cli.main(["compare", *argv]) == 2
-    return capsys.readouterr().err.removeprefix("error: ").strip()
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -308,9 +304,8 @@ def _fails(capsys, *argv):
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(capsys, tmp_path, argv, message):
-    assert re.fullmatch(
-        message.replace("?", r"\?"), _fails(capsys, *argv, "--runs-dir", str(tmp_path / "runs"))
-    )
+    told = refused(capsys, "compare", *argv, "--runs-dir", tmp_path / "runs")
+    assert re.fullmatch(message.replace("?", r"\?"), told)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -334,9 +329,8 @@ def test_the_command_says_what_is_to_be_run(monkeypatch, tmp_path):
 def test_a_folder_of_runs_that_is_a_file_is_one_line_by_the_name_of_its_option(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for more in ((), ("--out", str(tmp_path / "out"))):
-        assert cli.main(["compare", "--agents", "dqn", "--runs-dir", str(tmp_path / "file"), *more]) == 2
-        said = f"error: --runs-dir {tmp_path / 'file'} cannot be written: File exists\n"
-        assert capsys.readouterr().err == said
+        told = refused(capsys, "compare", "--agents", "dqn", "--runs-dir", tmp_path / "file", *more)
+        assert told == f"--runs-dir {tmp_path / 'file'} cannot be written: File exists"
 
 
 def test_agents_from_files_and_by_variants(monkeypatch, tmp_path):

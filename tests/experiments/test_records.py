@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtqn import cli
 from dtqn.experiments import compare, records
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.jobs import Job
@@ -22,6 +21,7 @@ from dtqn.settings.layers import Layer, build, flat
 from dtqn.settings.presets import resolve
 from dtqn.training.directory import RunDir, config_hash, hash_of, run_identity
 from dtqn.training.metrics import read_run
+from tests.tiny import printed, refused
 
 _TASK = "t-maze-passive-10"
 _ROOT = Path(__file__).parents[2]
@@ -298,8 +298,7 @@ def test_two_branches_that_both_grew_a_file_merge(tmp_path, capsys):
     _git(tmp_path, "merge", "one")
     file = folder / "all.jsonl"
     assert {content["seed"] for content in _contents(file)} == {2, 3, 5, 6, 7, 8, 9}
-    assert cli.main(["records", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file}: 7 records in order\n"
+    assert printed(capsys, "records", file) == f"{file}: 7 records in order\n"
     assert [content["seed"] for content in _contents(file)] == [2, 3, 5, 6, 7, 8, 9]
     assert not Records(file).problems
 
@@ -309,14 +308,12 @@ def test_a_file_with_a_line_that_is_no_record_is_not_sorted(tmp_path, capsys, li
     file = _keep(tmp_path)
     file.write_text(f"{line}\n{file.read_text()}")
     before = file.read_bytes()
-    assert cli.main(["records", str(file)]) == 2
-    error = capsys.readouterr().err
-    assert error == f"error: {file}, line 1: is no record of a run; mend or remove it\n"
+    told = refused(capsys, "records", file)
+    assert told == f"{file}, line 1: is no record of a run; mend or remove it"
     assert file.read_bytes() == before
-    assert cli.main(["records", str(tmp_path / "x.json")]) == 2
-    assert "its name must end in .jsonl" in capsys.readouterr().err
-    assert cli.main(["records", str(tmp_path / "absent.jsonl")]) == 2
-    assert "there is no such file" in capsys.readouterr().err and list(tmp_path.iterdir()) == [file]
+    assert "its name must end in .jsonl" in refused(capsys, "records", tmp_path / "x.json")
+    assert "there is no such file" in refused(capsys, "records", tmp_path / "absent.jsonl")
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
@@ -478,10 +475,8 @@ def test_a_record_is_named_by_what_tells_it_apart(tmp_path, capsys):
     assert resolve(Path(_name(file, second)), {}, {}).learner.n_step == 4
 
     def told(name):
-        assert cli.main(["--config", f"{file}{name}", "--print-config"]) == 2
-        out, error = capsys.readouterr()
-        assert error.count("\n") == 1 and not out
-        return error.removeprefix(f"error: config is {file}").strip()
+        line = refused(capsys, "--config", f"{file}{name}", "--print-config")
+        return line.removeprefix(f"config is {file}")
 
     names = [_name(file, config).partition("#")[2] for config in (first, second)]
     assert told(f"#{_TASK}/dqn/3") == (
@@ -586,8 +581,7 @@ def test_without_a_file_there_are_no_records(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_runs(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    arguments = ["compare", "--env", _TASK, "--agents", "dqn", "--runs-dir", str(tmp_path / "runs")]
-    assert cli.main([*arguments, "--records", str(tmp_path / "file/all.jsonl")]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: --records ") and told.endswith("file cannot be written: File exists\n")
+    arguments = ["compare", "--env", _TASK, "--agents", "dqn", "--runs-dir", tmp_path / "runs"]
+    told = refused(capsys, *arguments, "--records", tmp_path / "file/all.jsonl")
+    assert told.startswith("--records ") and told.endswith("file cannot be written: File exists")
     assert not list((tmp_path / "runs").rglob("config.yaml"))

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from dtqn import cli
 from dtqn.experiments import compare, comparison_pictures, search
 from dtqn.settings import layers, presets
 from dtqn.settings.config import ConfigError
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import TASK
 from tests.experiments.suite_program import suite_of
+from tests.tiny import printed, refused
 
 run = comparison_program.run
 VALUES = ("0.0003", "0.001", "0.003")
@@ -232,10 +232,9 @@ def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path
     flags = ["compare", "--suite", str(suite), "--budget-share", "0.1", "--seeds", "1", "--jobs", "1"]
     flags += ["--agents", "dqn", "--runs-dir", str(tmp_path / "runs"), "--warmup-env-steps", "100"]
     searched = ["--search", "actor.epsilon_anneal_env_steps=400,40"]
-    assert cli.main([*flags, *searched, "--config", str(mine), "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
-    assert "Chosen: dqn: 400 (its own: 40)." in printed
-    assert f"config {mine}, warmup_env_steps 100, before the share of the budget." in printed
+    told = printed(capsys, *flags, *searched, "--config", mine, "--out", out)
+    assert "Chosen: dqn: 400 (its own: 40)." in told
+    assert f"config {mine}, warmup_env_steps 100, before the share of the budget." in told
     assert layers.read_yaml(out / "chosen.yaml")["agents"]["dqn"] == {
         "actor": {"epsilon_anneal_env_steps": 400}
     }
@@ -247,9 +246,8 @@ def test_a_share_of_the_budget_leaves_the_values_as_they_are_given(run, tmp_path
 def test_agents_of_the_users_own_and_files_that_hold_an_agent_are_refused(tmp_path, capsys):
     """What was chosen for an own agent could stand in no file for `--config`."""
     flags = ["compare", "--env", TASK, "--search", SEARCH, "--agents"]
-    assert cli.main([*flags, "lstm,my=lstm+network.width=16"]) == 2
     right = "my=lstm+network.width=16 is not a shipped agent; search those alone"
-    assert capsys.readouterr().err == f"error: --search is {SEARCH}: {right}\n"
+    assert refused(capsys, *flags, "lstm,my=lstm+network.width=16") == f"--search is {SEARCH}: {right}"
 
 
 def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypatch, capsys):
@@ -262,7 +260,7 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
     own = {"learner": {"learning_rate": 0.003}, "agents": {"dqn": {"learner": {"learning_rate": 0.001}}}}
     (tmp_path / "own.yaml").write_text(json.dumps(own))
     flags += ["--config", str(tmp_path / "own.yaml")]
-    assert cli.main([*flags, "--search", "learner.learning_rate=0.001,0.003"]) == 0
+    text = printed(capsys, *flags, "--search", "learner.learning_rate=0.001,0.003")
     assert len((tmp_path / "begun").read_text().splitlines()) == 8
     out = tmp_path / "out"
     table = (out / "search.md").read_text().splitlines()
@@ -271,11 +269,10 @@ def test_the_command_trains_every_agent_with_every_value(run, tmp_path, monkeypa
         "| lstm | 40.0%, 30.0% | 50.0%, 100.0% | its own, 0.003 |",
         "| dqn | 50.0%, 100.0% | 40.0%, 30.0% | its own, 0.001 |",
     ]
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Search of"))
+    line = next(line for line in text.splitlines() if line.startswith("Search of"))
     assert "2 runs of every agent with each. Chosen: lstm: its own, 0.003; dqn: its own, 0.001." in line
     assert str(out / "chosen.yaml") in line and f"- {line}" in (out / "table.md").read_text().splitlines()
     assert layers.read_yaml(out / "chosen.yaml") == own, "nothing was chosen"
-    assert cli.main([*flags, "--search", "learner.learning_rate=0.01,0.03"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert cli.main([*flags, "--search", SEARCH, "--search", "learner.n_step=1,3"]) == 2
-    assert capsys.readouterr().err.startswith("error: --search is learner.n_step=1,3: it is given twice")
+    refused(capsys, *flags, "--search", "learner.learning_rate=0.01,0.03")
+    told = refused(capsys, *flags, "--search", SEARCH, "--search", "learner.n_step=1,3")
+    assert told.startswith("--search is learner.n_step=1,3: it is given twice")

@@ -14,6 +14,7 @@ from dtqn.experiments import compare, comparison_pictures, records, suites
 from dtqn.experiments.scores import Score
 from dtqn.settings import presets, record_files
 from dtqn.settings.presets import resolve
+from tests import tiny
 from tests.experiments import comparison_program, suite_program
 from tests.experiments.comparison_program import draw_nothing
 from tests.experiments.suite_program import FIGURES, MAZE, SUITE, begun_runs, lines_of, suite_of, table_of
@@ -205,22 +206,18 @@ def test_a_wrong_file_is_one_line_with_field_value_and_what_would_be_right(
         text = text.partition("published:")[0]
     file = tmp_path / "own.yaml"
     file.write_text(text)
-    argv = ["compare", "--suite", str(file), "--agents", "dqn", "--runs-dir", str(tmp_path / "runs")]
-    assert cli.main(argv) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and message in error, error
+    argv = ["compare", "--suite", file, "--agents", "dqn", "--runs-dir", tmp_path / "runs"]
+    assert message in tiny.refused(capsys, *argv)
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_trained(tmp_path, capsys):
     text = SUITE.partition("published:")[0].replace("name: t-maze-passive-10", "name: CartPole-v1")
     file = tmp_path / "own.yaml"
-    argv = ["compare", "--suite", str(file), "--agents", "dqn", "--seeds", "1", "--runs-dir", "runs"]
+    argv = ["compare", "--suite", file, "--agents", "dqn", "--seeds", "1", "--runs-dir", "runs"]
     file.write_text(text.replace("settings: {network: {memory_length: horizon}}", ""))
-    assert cli.main(argv) == 2
-    assert capsys.readouterr().err == (
-        f"error: {file}: a score of CartPole-v1 is success, but the task defines no success; try return\n"
-    )
+    said = "a score of CartPole-v1 is success, but the task defines no success; try return"
+    assert tiny.refused(capsys, *argv) == f"{file}: {said}"
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -251,9 +248,8 @@ def test_a_success_that_a_task_does_not_define_is_refused_before_anything_is_tra
     ],
 )
 def test_a_wrong_option_is_one_line(tmp_path, capsys, argv, message):
-    assert cli.main(["compare", "--agents", "dqn", "--runs-dir", str(tmp_path / "runs"), *argv]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and message in error, error
+    command = ["compare", "--agents", "dqn", "--runs-dir", tmp_path / "runs", *argv]
+    assert message in tiny.refused(capsys, *command)
 
 
 def test_records_are_those_of_the_checkout_for_a_suite_with_its_full_budget(tmp_path, monkeypatch):
@@ -439,17 +435,15 @@ tasks:
       actor: {num_envs: 10}
 """
     (tmp_path / "own.yaml").write_text(text)
-    argv = ["compare", "--suite", str(tmp_path / "own.yaml"), "--agents", "dqn", "--seeds", "1"]
-    argv += ["--wandb", "disabled", "--records", str(tmp_path / "records.jsonl")]
-    assert cli.main([*argv, "--runs-dir", str(tmp_path / "a")]) == 0
-    first = capsys.readouterr().out
+    argv = ["compare", "--suite", tmp_path / "own.yaml", "--agents", "dqn", "--seeds", "1"]
+    argv += ["--wandb", "disabled", "--records", tmp_path / "records.jsonl"]
+    first = tiny.printed(capsys, *argv, "--runs-dir", tmp_path / "a")
     (line,) = lines_of(tmp_path)
     (metrics,) = (tmp_path / "a").glob("*/*/*/metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     last = [row for row in rows if "train/episodes" in row][-1]
     assert last["train/episodes"] == 300, "in the budget, exactly"
-    assert cli.main([*argv, "--runs-dir", str(tmp_path / "b")]) == 0
-    second = capsys.readouterr().out
+    second = tiny.printed(capsys, *argv, "--runs-dir", tmp_path / "b")
     assert not list((tmp_path / "b").glob("*/*/*/metrics.jsonl"))
     table = [
         text.partition("\nbsuite-memory-len-2\n")[2].partition("table and curves")[0]
@@ -460,12 +454,14 @@ tasks:
     assert record["result"]["code"] and record["result"]["machine"]
 
 
-def _published(name: str) -> tuple[list[str], list[str]]:
-    """The lines of a published table, and the words of the command below it."""
+def _published(name: str) -> tuple[list[str], list[str], Path]:
+    """The lines of a published table, the words of the command below it, and the records that it reads."""
     lines = (_ROOT / f"docs/{name}/table.md").read_text(encoding="utf-8").splitlines()
     words = shlex.split(lines[-1].partition("`")[2].partition("`")[0])
     assert words[:3] == ["python", "run.py", "compare"]
-    return lines, words
+    place = words.index("--records") + 1
+    words[place] = str(_ROOT / words[place])
+    return lines, words[2:], Path(words[place])
 
 
 def _with_recorded_settings(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
@@ -495,37 +491,34 @@ _GONE = ("benchmarks/t-maze-optimism", "results/memory-modes", "results/t-maze")
 @pytest.mark.parametrize("name", [f"benchmarks/{name}" for name in _GIVEN])
 def test_the_commands_of_published_tables_agree_with_their_records(monkeypatch, name):
     """Those of the first seed."""
-    _, words = _published(name)
+    _, words, file = _published(name)
     words[words.index("--seeds") + 1] = "1"
-    _with_recorded_settings(monkeypatch, _ROOT / words[words.index("--records") + 1])
+    _with_recorded_settings(monkeypatch, file)
     asked = []
     monkeypatch.setattr(compare, "compare", lambda given: asked.append(given) or 0)
-    assert cli.main(words[2:]) == 0
-    shelf = records.Records(_ROOT / asked[0].own.records)
+    assert cli.main(words) == 0
+    shelf = records.Records(asked[0].own.records)
     assert asked[0].configs and [each.agent for each in asked[0].configs if shelf.find(each) is None] == []
 
 
 @pytest.mark.parametrize("name", ["dtqn", "popgym-easy", "gates-7x7"])
 def test_the_results_are_made_of_their_records_to_the_digit(tmp_path, monkeypatch, name):
     """The command below a published table counts every record and trains nothing."""
-    published, words = _published(f"results/{name}")
-    words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
-    _with_recorded_settings(monkeypatch, Path(words[words.index("--records") + 1]))
+    published, words, file = _published(f"results/{name}")
+    _with_recorded_settings(monkeypatch, file)
     words[words.index("--out") + 1] = str(tmp_path / "out")
     monkeypatch.setattr(comparison_pictures.plots, "comparison", draw_nothing)
     monkeypatch.setattr(compare, "_job", lambda *_: pytest.fail("a run is to be trained"))
-    assert cli.main(words[2:]) == 0
+    assert cli.main(words) == 0
     written = (tmp_path / "out/table.md").read_text().splitlines()
     assert [line for line in written if "|" in line] == [line for line in published if "|" in line]
 
 
 @pytest.mark.parametrize("name", _GONE)
 def test_a_table_of_what_has_gone_is_refused_with_the_last_commit_that_makes_it(monkeypatch, capsys, name):
-    _, words = _published(name)
-    words[words.index("--records") + 1] = str(_ROOT / words[words.index("--records") + 1])
-    _with_recorded_settings(monkeypatch, Path(words[words.index("--records") + 1]))
-    assert cli.main(words[2:]) == 2
-    assert "OPIQ's bonus was removed; commit fccff49 is the last to have it" in capsys.readouterr().err
+    _, words, file = _published(name)
+    _with_recorded_settings(monkeypatch, file)
+    assert "OPIQ's bonus was removed; commit fccff49 is the last to have it" in tiny.refused(capsys, *words)
 
 
 def test_a_run_that_leaves_no_record_ends_a_comparison_with_1(tmp_path, run, monkeypatch):

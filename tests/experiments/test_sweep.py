@@ -19,6 +19,7 @@ from dtqn.experiments.sweep_study import Trial, draws
 from dtqn.settings.presets import resolve
 from tests.experiments import sweep_program
 from tests.experiments.sweep_program import GRID, SHIPPED, recorded, results_of, score_of
+from tests.tiny import refused
 
 _ROOT = Path(__file__).parents[2]
 
@@ -312,6 +313,5 @@ def test_without_the_engine_one_line_says_how_to_get_it(capsys, monkeypatch):
     for name in ("sweep_study", "sweep"):
         monkeypatch.delitem(sys.modules, f"dtqn.experiments.{name}")
         monkeypatch.delattr(f"dtqn.experiments.{name}")
-    assert cli.main(["sweep", str(SHIPPED[0])]) == 2
-    command = "python -m pip install optuna"
-    assert capsys.readouterr().err == f"error: sweep needs optuna, which is not installed: {command}\n"
+    told = "sweep needs optuna, which is not installed: python -m pip install optuna"
+    assert refused(capsys, "sweep", SHIPPED[0]) == told

@@ -7,7 +7,6 @@ import re
 import pytest
 import yaml
 
-from dtqn import cli
 from dtqn.experiments.sweep import check
 from dtqn.experiments.sweep_file import read_file
 from dtqn.experiments.sweep_study import draws
@@ -17,6 +16,7 @@ from dtqn.settings.presets import resolve
 from dtqn.settings.task import task_of
 from tests.experiments import sweep_program
 from tests.experiments.sweep_program import SHIPPED, recorded
+from tests.tiny import printed
 
 run = sweep_program.run
 
@@ -44,8 +44,7 @@ def test_the_command_of_wandbs_agent_is_accepted(path, capsys):
         argv = _argv(path, parameters)
         assert argv[:3] == ["/usr/bin/env", "python", "run.py"]
         assert "--resume=auto" in argv
-        assert cli.main([*argv[3:], "--print-config"]) == 0
-        config = flat(yaml.safe_load(capsys.readouterr().out))
+        config = flat(yaml.safe_load(printed(capsys, *argv[3:], "--print-config")))
         for name, value in parameters.items():
             assert config[name] == value
 

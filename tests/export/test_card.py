@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 import dtqn
-from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.choices.cores import OwnCore
 from dtqn.export import folder
 from dtqn.settings.config import Config
 from dtqn.training.directory import RunDir
+from tests import tiny
 
 
 def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,9 +37,8 @@ def test_the_card_is_one_that_the_hub_reads(exported: Path, capsys: pytest.Captu
     ):
         assert part in body
     assert str(exported.parent) not in text, "nothing of this machine's folders"
-    capsys.readouterr()
-    assert cli.main(["--config", str(exported / "config.yaml"), "--print-config"]) == 0
-    assert capsys.readouterr().out == (exported / "config.yaml").read_text(), "the command that made it"
+    printed = tiny.printed(capsys, "--config", exported / "config.yaml", "--print-config")
+    assert printed == (exported / "config.yaml").read_text(), "the command that made it"
 
 
 def _card(config: Config, finished: bool = True) -> str:

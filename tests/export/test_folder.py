@@ -43,11 +43,9 @@ def test_the_folder_is_a_run_for_load_and_eval(
             action, q = one.act(observation, np.zeros(5), return_q=True)
             np.testing.assert_array_equal(q, other.act(observation, np.zeros(5), return_q=True)[1])
             observation = env.step(action)[0]
-        capsys.readouterr()
-        for path in (tiny_run, exported):
-            assert cli.main(["eval", str(path), "--episodes", "20", "--checkpoint", weights, "--json"]) == 0
-        of_run, of_export = capsys.readouterr().out.splitlines()
-        assert of_run == of_export
+        flags = ["--episodes", 20, "--checkpoint", weights, "--json"]
+        of_run = tiny.printed(capsys, "eval", tiny_run, *flags)
+        assert of_run == tiny.printed(capsys, "eval", exported, *flags)
     stored = {name: load_file(exported / f"{name}.safetensors") for name in ("model", "best")}
     kept = load_file(next(tiny_run.glob("checkpoint/*/network.safetensors")))
     assert all((kept[name] == x).all() for name, x in stored["model"].items()) and len(kept) > 3
@@ -125,8 +123,8 @@ def test_a_damaged_certificate_is_refused_in_one_line(
     copied: Path, capsys: pytest.CaptureFixture[str], name: str, value: object, told: str
 ) -> None:
     set_value(name, value)(copied)
-    error = tiny.refused(capsys, "verify", str(copied))
-    start = f"error: {copied / 'certificate.json'}: is no certificate of this program, or damaged: "
+    error = tiny.refused(capsys, "verify", copied)
+    start = f"{copied / 'certificate.json'}: is no certificate of this program, or damaged: "
     assert error.startswith(start) and told in error
 
 
@@ -149,7 +147,7 @@ def test_a_run_that_lacks_rows_is_not_exported(
     (lacking / "metrics.jsonl").write_text("".join(rows[:-1]))
     count = len(rows)
     told = f"metrics.jsonl: ends after line {count - 1}, but the checkpoint was made after {count} rows; put"
-    assert told in tiny.refused(capsys, "export", str(lacking), "--to", str(to))
+    assert told in tiny.refused(capsys, "export", lacking, "--to", to)
     assert not to.exists()
 
 

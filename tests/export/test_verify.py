@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
 from dtqn.export import folder, verify
 from dtqn.training import trained
-from tests.export.edits import set_value
+from tests.export.edits import edit_json, set_value
 
 OLD = Path(__file__).parents[1] / "data" / "exported-format-1"
 
@@ -200,14 +199,9 @@ def test_a_folder_of_an_earlier_version_is_loaded_and_verified(capsys: pytest.Ca
     assert folder.read(OLD).scores["last"].result.episode_return == pytest.approx(-0.5104, abs=1e-4)
 
 
-def test_what_a_certificate_says_forges_no_verdict(
-    exported: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = exported / "certificate.json"
-    content = json.loads(path.read_text())
-    content["files"]["\x1b[2Kx\nfiles               ok"] = "0" * 64
-    path.write_text(json.dumps(content))
-    assert cli.main(["verify", str(exported), "--episodes", "0"]) == 1
+def test_what_a_certificate_says_forges_no_verdict(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit_json(lambda content: content["files"].update({"\x1b[2Kx\nfiles               ok": "0" * 64}))(copied)
+    assert cli.main(["verify", str(copied), "--episodes", "0"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "\\x1b[2Kx files ok   DIFFERS      the file is missing" in lines
     assert sum(line.startswith("files ") for line in lines) == 1

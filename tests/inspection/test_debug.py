@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn import cli
 from dtqn.inspection import debug, measures
 from dtqn.inspection.measures import HELD
 from dtqn.types import QOutput
@@ -36,9 +35,7 @@ def runs(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
     rivals = f"{runs / 'dqn'},{runs / 'stack'}"
     flags = ["--episodes", "12", "--replacements", "4", "--memoryless", rivals]
-    capsys.readouterr()
-    assert cli.main(["debug", str(runs / "gtrxl"), *flags]) == 0
-    text = capsys.readouterr().out
+    text = tiny.printed(capsys, "debug", runs / "gtrxl", *flags)
     for name in ("parity", "learning", "the other cue", "recall density", "uses its memory?"):
         assert name in text
     found = json.loads((runs / "gtrxl" / "debug" / "debug.json").read_text())
@@ -56,9 +53,7 @@ def test_a_run_is_debugged(runs: Path, capsys: pytest.CaptureFixture) -> None:
 
 def test_a_task_that_names_no_cue(runs: Path, capsys: pytest.CaptureFixture) -> None:
     flags = ["--episodes", "6", "--replacements", "3", "--out", str(runs / "out"), "--json"]
-    capsys.readouterr()
-    assert cli.main(["debug", str(runs / "lstm"), *flags]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(tiny.printed(capsys, "debug", runs / "lstm", *flags))
     assert "cue" not in found
     assert found == json.loads((runs / "out" / "debug.json").read_text())
 
@@ -89,7 +84,7 @@ def test_what_is_refused(
     """Before any episode is played."""
     monkeypatch.setattr(debug, "play", lambda *_: pytest.fail("an episode is played"))
     here = [flag.format(runs=runs) for flag in flags]
-    assert message.format(runs=runs) in tiny.refused(capsys, "debug", str(runs / "gtrxl"), *here)
+    assert message.format(runs=runs) in tiny.refused(capsys, "debug", runs / "gtrxl", *here)
 
 
 def test_a_cue_in_sight_is_not_remembered() -> None:

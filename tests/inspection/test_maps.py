@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtqn import cli
 from dtqn.inspection import maps
+from tests import tiny
 
 
 def test_maps_are_of_earlier_steps(
@@ -19,7 +19,7 @@ def test_maps_are_of_earlier_steps(
         assert np.array_equal(np.isnan(values), ~np.tri(len(values), dtype=bool)) and np.nanmax(values) > 0
     for more in ([], ["--actions"]):
         file = tmp_path / f"{len(more)}.png"
-        assert cli.main(["maps", str(tiny_run), str(tiny_run), "--out", str(file), *more]) == 0
-        assert file.read_bytes().startswith(b"\x89PNG") and capsys.readouterr().out == f"{file}\n"
-    assert cli.main(["maps", str(tmp_path / "none"), "--out", str(file)]) == 2
-    assert capsys.readouterr().err.endswith("holds no run (there is no such folder)\n")
+        assert tiny.printed(capsys, "maps", tiny_run, tiny_run, "--out", file, *more) == f"{file}\n"
+        assert file.read_bytes().startswith(b"\x89PNG")
+    told = tiny.refused(capsys, "maps", tmp_path / "none", "--out", file)
+    assert told.endswith("holds no run (there is no such folder)")

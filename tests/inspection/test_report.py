@@ -88,9 +88,8 @@ def test_episodes_are_those_that_the_debugger_plays(page: Path, runs: Path) -> N
 
 
 def test_the_page_of_a_run_lies_in_its_folder(window_run: Path, capsys: pytest.CaptureFixture) -> None:
-    capsys.readouterr()
-    assert cli.main(["report", str(window_run), *PLAYED]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"report: {window_run / 'report.html'} (")
+    last = tiny.printed(capsys, "report", window_run, *PLAYED).splitlines()[-1]
+    assert last.startswith(f"report: {window_run / 'report.html'} (")
     assert len(data(window_run / "report.html", "player")["runs"]) == 1
 
 
@@ -116,7 +115,7 @@ def test_a_run_without_an_evaluation_is_refused(
 ) -> None:
     (tmp_path / "config.yaml").write_bytes((runs / "one" / "config.yaml").read_bytes())
     (tmp_path / "metrics.jsonl").write_text('{"env_steps": 10, "learner/loss": 0.5}\n')
-    assert f"{tmp_path}: has not been evaluated yet" in tiny.refused(capsys, "report", str(tmp_path))
+    assert f"{tmp_path}: has not been evaluated yet" in tiny.refused(capsys, "report", tmp_path)
 
 
 def test_an_unfinished_run_without_weights_is_reported_without_episodes(

@@ -20,11 +20,9 @@ from tests import tiny
 def test_without_a_terminal_a_step_is_a_line(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capsys.readouterr()
     gif = tmp_path / "film.gif"
-    command = ["watch", str(tiny_run), "--episodes", "2", "--seed", "3", "--gif", str(gif)]
-    assert cli.main(command) == 0
-    lines = capsys.readouterr().out.splitlines()
+    command = ["watch", tiny_run, "--episodes", 2, "--seed", 3]
+    lines = tiny.printed(capsys, *command, "--gif", gif).splitlines()
     ends = [number for number, line in enumerate(lines) if line.startswith("episode ")]
     assert len(ends) == 2 and lines[-1] == f"film of episode 1: {gif}"
     steps = [line for line in lines if line.startswith("step ")]
@@ -39,9 +37,7 @@ def test_without_a_terminal_a_step_is_a_line(
     with Image.open(gif) as picture:
         assert 1 < picture.n_frames <= ends[0] + 1, "those that are the same are joined"
         assert picture.info["duration"] >= 4 * pictures.FRAME_MILLISECONDS
-    capsys.readouterr()
-    assert cli.main(["watch", str(tiny_run), "--episodes", "2", "--seed", "3"]) == 0
-    assert capsys.readouterr().out.splitlines() == lines[:-1], "the seed decides"
+    assert tiny.printed(capsys, *command).splitlines() == lines[:-1], "the seed decides"
 
 
 def test_a_recording_is_the_network_on_what_it_saw(tiny_run: Path) -> None:

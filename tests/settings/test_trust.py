@@ -12,6 +12,7 @@ from dtqn.cli import main
 from dtqn.program import WORKER
 from dtqn.settings import trust
 from tests.fuzz.damage import CASES
+from tests.tiny import refused
 
 _TASK = """
 import pathlib
@@ -74,12 +75,9 @@ _COMMANDS = (
 
 
 def test_no_command_runs_what_a_strangers_folder_names(strangers, capsys):
-    capsys.readouterr()
     for command in _COMMANDS:
-        assert main(command) == 2, command
-        said = capsys.readouterr().err
-        assert said.startswith("error: theirs/config.yaml: env is cue:Cue, which is code"), said
-        assert said.count("\n") == 1
+        said = refused(capsys, *command)
+        assert said.startswith("theirs/config.yaml: env is cue:Cue, which is code"), command
     with pytest.raises(ValueError, match="--trust-code"):
         dtqn.load("theirs")
     assert not Path("ran").exists()
@@ -114,8 +112,7 @@ def test_other_code_or_other_arguments_than_ones_own_are_strange(folder, change,
     config = yaml.safe_load(file.read_text())
     file.write_text(yaml.safe_dump({**config, **change, "task": config["task"] | change["task"]}))
     Path("ran").unlink()
-    assert main(["eval", "mine"]) == 2
-    assert "which is code; give --trust-code" in capsys.readouterr().err
+    assert "which is code; give --trust-code" in refused(capsys, "eval", "mine")
     assert not Path("ran").exists()
 
 
@@ -139,9 +136,8 @@ def test_the_same_name_in_another_folder_is_other_code(folder, monkeypatch, tmp_
 def test_files_of_settings_suites_and_sweeps_are_files_like_any_other(folder, case, command, capsys):
     (folder / "evil.py").write_text(_TASK)
     Path("file.yaml").write_text(yaml.safe_dump(CASES["others"][case]))
-    assert main(command.split()) == 2
-    assert "file.yaml" in (said := capsys.readouterr().err)
-    assert "which is code; give --trust-code" in said
+    said = refused(capsys, *command.split())
+    assert "file.yaml" in said and "which is code; give --trust-code" in said
     assert not Path("ran").exists()
 
 

@@ -21,6 +21,7 @@ from dtqn.training import chance_level, checkpoint, trained
 from dtqn.training.directory import RunDir, config_hash, lasting_settings, resolved
 from dtqn.training.setup import make_network
 from envs.gridverse.worlds import world
+from tests import tiny
 from tests.envs.test_identity import TASK
 from tests.envs.test_pomdp_parser import TIGER
 from tests.training import fake
@@ -80,12 +81,11 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     file.write_text(edited)
     assert directory.read_result() is None
     before = _files(path)
-    assert cli.main(["--resume", str(path)]) == 2
     new = envs.identify(id).digest
-    assert capsys.readouterr().err == (
-        f"error: {path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
+    assert tiny.refused(capsys, "--resume", path) == (
+        f"{path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
         f"of {stored['made_of']}); move the run away, start anew with another --run-dir, or go on with what "
-        "is there now: --accept-changed-code\n"
+        "is there now: --accept-changed-code"
     )
     assert _files(path) == before
     job = compare._job(directory.read_config(), tmp_path / "runs")
@@ -105,13 +105,11 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     file.write_text(edited)
     new = envs.identify(id).digest
     before = _files(path)
-    capsys.readouterr()
-    accepts = ["--resume", str(path), "--accept-changed-code"]
-    assert cli.main(accepts) == 0, "it has finished, and so it stays"
-    assert "has finished at 200 env steps" in capsys.readouterr().out
+    accepts = ["--resume", path, "--accept-changed-code"]
+    printed = tiny.printed(capsys, *accepts)
+    assert "has finished at 200 env steps" in printed, "and so it stays"
     assert _files(path) == before
-    assert cli.main([*accepts, "--total-env-steps", "400"]) == 0
-    printed = capsys.readouterr().out
+    printed = tiny.printed(capsys, *accepts, "--total-env-steps", "400")
     assert f"the task {id} has changed since the run began (digest {old}, now {new} " in printed
     assert "; what is there now is accepted" in printed
     about = checkpoint.read_about(path / "checkpoint")
@@ -227,8 +225,8 @@ def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, sure):
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])
 def test_only_a_run_that_is_named_goes_on_with_changed_code(resume, capsys):
-    assert cli.main(["--accept-changed-code", *resume]) == 2
-    assert capsys.readouterr().err == "error: --accept-changed-code is for --resume RUN_DIR; leave it out\n"
+    told = tiny.refused(capsys, "--accept-changed-code", *resume)
+    assert told == "--accept-changed-code is for --resume RUN_DIR; leave it out"
 
 
 _NETWORK = """
@@ -269,13 +267,11 @@ def test_an_edited_network_of_ones_own_is_another_run(tmp_path, trainer, monkeyp
     assert result is not None and not directory.task_warning(config)
     assert "module tests.own_cores" in json.loads((path / "task.json").read_text())["made_of"]
     assert config_hash(config) == path.name.rpartition("-")[2]
-    capsys.readouterr()
     file.write_text(_NETWORK.replace("pass", "calls = 0"))
     assert directory.read_result() is None
     said = f"{path}: the task hallway or {value} has changed since the run began"
     assert directory.task_warning(config).startswith(said)
-    assert cli.main(["--resume", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert tiny.refused(capsys, "--resume", path).startswith(said)
     assert compare._job(config, tmp_path / "runs").directory.path != path
     file.write_text(_NETWORK)
     assert directory.read_result() == result

@@ -16,6 +16,7 @@ from dtqn.settings import gone, layers, presets
 from dtqn.settings.config import ConfigError
 from dtqn.training.directory import RunDir, config_hash, hash_of
 from dtqn.training.metrics import read_rows
+from tests.tiny import refused
 
 MADE = Path(__file__).parents[1] / "data" / "run-c9b8378"
 HASH = "911dafb7"
@@ -35,12 +36,6 @@ def set_to(run: RunDir, name: str, value: str) -> None:
     changed = [f"  {leaf}: {value}\n" if line.startswith(f"  {leaf}:") else line for line in lines]
     assert changed != lines
     run.config_file.write_text("".join(changed))
-
-
-def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.main(list(arguments)) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line.removeprefix("error: ")
 
 
 def test_its_settings_are_read_and_it_is_the_same_run(run: RunDir) -> None:
@@ -78,9 +73,9 @@ def test_a_run_with_what_has_gone_is_one_line(
     set_to(run, name, value)
     end = f"{what} was removed; commit {gone.GONE[name].last_commit} is the last to have it"
     expected = f"{run.config_file}: {name} is {value}; {end}"
-    assert fails(capsys, "--resume", str(run.path)) == expected
-    assert fails(capsys, "eval", str(run.path)) == expected
-    assert fails(capsys, "--config", str(run.config_file)) == f"config is {expected}"
+    assert refused(capsys, "--resume", run.path) == expected
+    assert refused(capsys, "eval", run.path) == expected
+    assert refused(capsys, "--config", run.config_file) == f"config is {expected}"
 
 
 @pytest.mark.parametrize("value", ["0.0", "0.1"])
@@ -88,10 +83,10 @@ def test_who_names_what_has_gone_is_told(
     value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end = "; dropout was removed; commit c9b8378 is the last to have it"
-    assert fails(capsys, "--network.dropout", value) == f"--network.dropout is not an option{end}"
+    assert refused(capsys, "--network.dropout", value) == f"--network.dropout is not an option{end}"
     file = tmp_path / "my.yaml"
     file.write_text(f"network: {{dropout: {value}}}")
-    told = fails(capsys, "--config", str(file))
+    told = refused(capsys, "--config", file)
     assert told == f"network.dropout is not a setting (from {file}){end}"
 
 

@@ -20,6 +20,7 @@ from dtqn.training import checkpoint, session, trained
 from dtqn.training.checkpoint import CheckpointError
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import read_rows
+from tests import tiny
 from tests.training import fake
 
 _FLAGS = ["--total-env-steps", "1000", "--checkpoint-every", "200", "--wandb", "disabled"]
@@ -43,12 +44,9 @@ def _files(path: Path) -> dict[str, bytes]:
 def _refused(path: Path, capsys, *flags: str) -> str:
     """The one line of a resume that is refused; no file of the run has changed."""
     before = _files(path)
-    capsys.readouterr()
-    assert cli.main(["--resume", str(path), *flags]) == 2
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    line = tiny.refused(capsys, "--resume", path, *flags)
     assert _files(path) == before
-    return printed.err
+    return line
 
 
 # Checkpoints
@@ -274,7 +272,7 @@ def test_what_lies_in_place_of_a_file_is_one_line(tmp_path, trainer, capsys, nam
     fake.start(tmp_path / "run")
     damage(tmp_path / "run" / name)
     error = _refused(tmp_path / "run", capsys, "--total-env-steps", "1500")
-    assert error.startswith(f"error: {tmp_path / 'run' / name}: ")
+    assert error.startswith(f"{tmp_path / 'run' / name}: ")
 
 
 @pytest.mark.parametrize("name", ["wandb-id.txt", "result.json"])
@@ -316,8 +314,8 @@ def test_settings_that_were_changed_behind_a_checkpoint_are_named(tmp_path, trai
     path = fake.killed(tmp_path / "run", trainer)
     file = path / "config.yaml"
     file.write_text(file.read_text().replace("n_step: 3", "n_step: 4"))
-    error = f"error: {file}: learner.n_step is 4, but the run's checkpoint was made with 3\n"
-    assert _refused(path, capsys) == error
+    told = f"{file}: learner.n_step is 4, but the run's checkpoint was made with 3"
+    assert _refused(path, capsys) == told
     with pytest.raises(ConfigError, match=r"learner\.n_step is 4"):
         trained.evaluate_run(RunDir(path), 1, 1, "last")
 
@@ -373,18 +371,15 @@ def test_a_run_needs_no_output(tmp_path, trainer, monkeypatch):
 def test_of_two_that_start_at_once_one_is_told(tmp_path, trainer, capsys):
     path, flags = tmp_path / "run", ["--run-dir", str(tmp_path / "run"), *_FLAGS]
     with RunDir(path).lock():
-        assert cli.main(flags) == 2
-    assert capsys.readouterr().err == f"error: run_dir {path} is in use: another process trains there\n"
+        told = tiny.refused(capsys, *flags)
+    assert told == f"run_dir {path} is in use: another process trains there"
     assert cli.main(flags) == 0
-    capsys.readouterr()
-    assert cli.main(flags) == 2
-    other = "choose another seed or run_dir\n"
+    other = "choose another seed or run_dir"
     done = f"to evaluate it: python -m dtqn eval {path}"
-    assert capsys.readouterr().err == f"error: run_dir {path} holds a finished run; {done}; or {other}"
+    assert tiny.refused(capsys, *flags) == f"run_dir {path} holds a finished run; {done}; or {other}"
     (path / "result.json").unlink()
-    assert cli.main(flags) == 2
     on = f"to continue it: python -m dtqn --resume {path}"
-    assert capsys.readouterr().err == f"error: run_dir {path} holds a run; {on}; or {other}"
+    assert tiny.refused(capsys, *flags) == f"run_dir {path} holds a run; {on}; or {other}"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(trainer, capsys):

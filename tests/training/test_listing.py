@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtqn import cli
 from dtqn.training.directory import RunDir
+from tests.tiny import printed
 
 
 @pytest.fixture
@@ -35,8 +35,7 @@ def folder(tiny_run, tmp_path):
 
 
 def test_a_program_gets_states_figures_and_commands(folder, capsys):
-    assert cli.main(["runs", str(folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(printed(capsys, "runs", folder, "--json"))
     runs = {str(Path(run["run_dir"]).relative_to(folder)): run for run in told["runs"]}
     assert {name: run["state"] for name, run in runs.items()} == {
         **{"b": "finished", "c": "stopped", "deep/a": "finished", "huge": "stopped"},
@@ -48,15 +47,14 @@ def test_a_program_gets_states_figures_and_commands(folder, capsys):
     assert runs["c"]["command"].endswith(f" --resume {folder / 'c'}") and not runs["b"]["command"]
     assert {Path(path).name for path in told["broken"]} == {"away", "forged", "pipe"}
     with RunDir(folder / "c").lock():
-        cli.main(["runs", str(folder / "c"), "--json"])
-    assert [run["state"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["running"]
+        (run,) = json.loads(printed(capsys, "runs", folder / "c", "--json"))["runs"]
+    assert run["state"] == "running"
 
 
 def test_people_get_lines_that_fit(folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert cli.main(["runs", str(folder)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed(capsys, "runs", folder).splitlines()
     told = "".join("".join(lines).split())  # as lines break anywhere in a long path
     for head, state in (
         ("gtrxl", "cstopped400of600"),
@@ -66,5 +64,4 @@ def test_people_get_lines_that_fit(folder, capsys, monkeypatch):
     assert f"t-maze-passive-6gtrxl,in{folder}/deepafinished600success" in told
     assert max(len(line) for line in lines if "--resume" not in line) <= 80
     assert "\x1b" not in told and f"{folder}/away:broken:isalinkto/etc,outside" in told
-    assert cli.main(["runs", str(folder / "empty")]) == 0
-    assert capsys.readouterr().out == f"no runs in {folder}/empty\n"
+    assert printed(capsys, "runs", folder / "empty") == f"no runs in {folder}/empty\n"

@@ -14,6 +14,7 @@ from dtqn.settings.config import Config, NetworkConfig, ReplayConfig
 from dtqn.training import trained
 from dtqn.training.directory import RunDir
 from dtqn.training.setup import check_own
+from tests import tiny
 
 CORE = '''
 from typing import NamedTuple
@@ -226,12 +227,9 @@ def test_frozen_parameters_stay_as_they_were_made(
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    code = cli.main([*SMALL, "--run-dir", "run", *arguments])
-    errors = capsys.readouterr().err.strip()
-    assert code == 2, errors
+    line = tiny.refused(capsys, *SMALL, "--run-dir", "run", *arguments)
     assert not Path("run").exists()
-    assert "\n" not in errors, errors
-    return errors
+    return line
 
 
 @pytest.fixture
@@ -343,7 +341,7 @@ def test_a_core_that_fails_amid_a_run_is_one_line(
         f"error: network.core is late_core:make_core, which failed: {name} (late_core.py, line "
     )
     assert "; what the run had at 151 env steps is kept; to continue: " in told
-    assert cli.main(["eval", "run", "--episodes", "4"]) == 2
-    assert capsys.readouterr().err.startswith("error: network.core is late_core:make_core, which failed: ")
+    told = tiny.refused(capsys, "eval", "run", "--episodes", "4")
+    assert told.startswith("network.core is late_core:make_core, which failed: ")
     Path("fails").unlink()
     assert cli.main(["--resume", "run"]) == 0

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from dtqn import cli
 from dtqn.settings.config import ConfigError
 from dtqn.settings.presets import resolve
 from dtqn.training import checkpoint, pool, preflight, setup
@@ -20,6 +19,7 @@ from dtqn.training.pool import shares
 from dtqn.training.replay_fields import named
 from dtqn.training.setup import Share
 from envs import TaskError
+from tests.tiny import refused
 from tests.training import pools
 from tests.training.pools import Here, assert_same, note_steps, plain, resume, start, train, trainer_of
 
@@ -211,9 +211,7 @@ def test_settings_that_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str
             "process?",
         ),
     ]:
-        assert cli.main([*flags, "--print-config"]) == 2
-        (printed,) = capsys.readouterr().err.splitlines()
-        assert printed.startswith(f"error: {line}")
+        assert refused(capsys, *flags, "--print-config").startswith(line)
 
 
 def test_settings_of_workers_are_not_read_without_them() -> None:

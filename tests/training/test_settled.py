@@ -15,6 +15,7 @@ from dtqn.experiments import compare
 from dtqn.settings.presets import resolve
 from dtqn.training import machine
 from dtqn.training.machine import free_cores  # before the tests' own takes its place
+from tests import tiny
 
 FLAGS = ["--checkpoint-every", "200", "--wandb", "disabled", "--evaluation.period", "100"]
 
@@ -137,15 +138,12 @@ def test_a_run_keeps_what_it_has_settled(
     assert settled("--resume", str(run), "--total-env-steps", "1200") == (2, "process")
     assert settled("--resume", str(run), "--total-env-steps", "1400", "--threads", "3") == (3, "process")
     assert settled("--resume", str(run), "--total-env-steps", "1600", "--threads", "auto") == (1, "process")
-    assert cli.main(["--run-dir", str(tmp_path / "other"), "--threads", "0", *FLAGS]) == 2
-    assert capsys.readouterr().err == (
-        "error: threads is 0 (from --threads): must be auto, or an integer of at least 1\n"
-    )
+    told = tiny.refused(capsys, "--run-dir", tmp_path / "other", "--threads", "0", *FLAGS)
+    assert told == "threads is 0 (from --threads): must be auto, or an integer of at least 1"
 
 
 def test_what_is_not_started_is_printed_as_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--print-config"]) == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
+    printed = yaml.safe_load(tiny.printed(capsys, "--print-config"))
     assert (printed["threads"], printed["evaluator"]) == ("auto", "auto")
 
 
