@@ -272,13 +272,6 @@ def test_a_directory_that_another_process_trains_in_is_waited_for(make):
         assert len(seen) > 5
 
 
-def test_jobs_load_no_torch():
-    script = (
-        "import sys, dtqn.experiments.jobs; assert not {'torch', 'wandb', 'matplotlib'} & set(sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], cwd=_ROOT).returncode == 0
-
-
 def test_a_training_that_another_pool_began_a_moment_before_is_waited_for(make, tmp_path):
     """The program finds its directory in use and fails; that is no failure of the run."""
     job, seen = make("a", code=2), []
