@@ -83,65 +83,36 @@ def attention_parameters(layer: AttentiveLSTMLayer) -> dict[str, Tensor]:
     }  # fmt: skip
 
 
-def stack(layers: list[nn.Module], state_type: type, *layer_shape: int) -> RecurrentStack:
-    return RecurrentStack(layers, state_type(*[layer_shape] * len(state_type._fields)))
-
-
-def lstm_stack(depth: int, skip: bool) -> RecurrentStack:
-    return stack([lstm_layer(WIDTH, skip) for _ in range(depth)], HiddenAndCell, WIDTH)
-
-
-def gru_stack(depth: int, skip: bool) -> RecurrentStack:
-    return stack([gru_layer(WIDTH, skip) for _ in range(depth)], Hidden, WIDTH)
-
-
-def mingru_stack(depth: int, _: bool) -> RecurrentStack:
-    return stack([MinGRULayer(width=WIDTH, mlp_width=9, longest=None) for _ in range(depth)], Hidden, WIDTH)
-
-
-def lru_stack(depth: int, _: bool) -> RecurrentStack:
-    return stack([LRULayer(WIDTH) for _ in range(depth)], Hidden, 2, WIDTH)
-
-
-def deltanet_stack(depth: int, _: bool) -> RecurrentStack:
-    layers = [GatedDeltaNetLayer(width=WIDTH, num_heads=2, mlp_width=9, longest=None) for _ in range(depth)]
-    return stack(layers, Hidden, 2, WIDTH // 2, WIDTH // 2)
-
-
-def attentive_stack(_: int, __: bool) -> RecurrentStack:
-    return stack([AttentiveLSTMLayer(width=WIDTH, longest=None, orthogonal=False)], HiddenAndCell, WIDTH)
-
-
-Twin = Callable[[RecurrentStack, Tensor, Any, bool], tuple[Tensor, ...]]
-STACKS: dict[str, tuple[Callable[[int, bool], RecurrentStack], Twin]] = {
-    "lstm": (
-        lstm_stack,
-        lambda core, x, s, skip: lstm(
-            x, s.hidden, s.cell, [lstm_parameters(layer.lstm) for layer in core.layers], skip
-        ),
-    ),
-    "gru": (
-        gru_stack,
-        lambda core, x, s, skip: gru(x, s.hidden, [gru_parameters(layer) for layer in core.layers], skip),
-    ),
-    "mingru": (
-        mingru_stack,
-        lambda core, x, s, _: mingru(x, s.hidden, [mingru_parameters(layer) for layer in core.layers]),
-    ),
-    "lru": (
-        lru_stack,
-        lambda core, x, s, _: lru(x, s.hidden, [lru_parameters(layer) for layer in core.layers]),
-    ),
+LAYERS: dict[str, tuple[Callable[[bool], nn.Module], type, tuple[int, ...]]] = {
+    "lstm": (lambda skip: lstm_layer(WIDTH, skip), HiddenAndCell, (WIDTH,)),
+    "gru": (lambda skip: gru_layer(WIDTH, skip), Hidden, (WIDTH,)),
+    "mingru": (lambda _: MinGRULayer(width=WIDTH, mlp_width=9, longest=None), Hidden, (WIDTH,)),
+    "lru": (lambda _: LRULayer(WIDTH), Hidden, (2, WIDTH)),
     "deltanet": (
-        deltanet_stack,
-        lambda core, x, s, _: deltanet(x, s.hidden, [deltanet_parameters(layer) for layer in core.layers]),
+        lambda _: GatedDeltaNetLayer(width=WIDTH, num_heads=2, mlp_width=9, longest=None),
+        Hidden,
+        (2, WIDTH // 2, WIDTH // 2),
     ),
     "attention": (
-        attentive_stack,
-        lambda core, x, s, _: tuple(
-            y if i == 0 else y[:, None]
-            for i, y in enumerate(darqn(x, s.hidden[0], s.cell[0], attention_parameters(core.layers[0])))
-        ),
+        lambda _: AttentiveLSTMLayer(width=WIDTH, longest=None, orthogonal=False),
+        HiddenAndCell,
+        (WIDTH,),
+    ),
+}
+"""A layer, with or without skip connections; the state of a stack of them, and the shape of its fields."""
+TWINS: dict[str, Callable[[RecurrentStack, Tensor, Any, bool], tuple[Tensor, ...]]] = {
+    "lstm": lambda core, x, s, skip: lstm(
+        x, s.hidden, s.cell, [lstm_parameters(layer.lstm) for layer in core.layers], skip
+    ),
+    "gru": lambda core, x, s, skip: gru(x, s.hidden, [gru_parameters(layer) for layer in core.layers], skip),
+    "mingru": lambda core, x, s, _: mingru(x, s.hidden, [mingru_parameters(layer) for layer in core.layers]),
+    "lru": lambda core, x, s, _: lru(x, s.hidden, [lru_parameters(layer) for layer in core.layers]),
+    "deltanet": lambda core, x, s, _: deltanet(
+        x, s.hidden, [deltanet_parameters(layer) for layer in core.layers]
+    ),
+    "attention": lambda core, x, s, _: tuple(
+        y if i == 0 else y[:, None]
+        for i, y in enumerate(darqn(x, s.hidden[0], s.cell[0], attention_parameters(core.layers[0])))
     ),
 }
 TABLE = [
@@ -166,23 +137,24 @@ def test_every_core_has_a_twin() -> None:
     assert set(OURS) - twins == {"none"}
     made = {name: builder.make_core(network_config(**core)) for name, core in REGISTERED.items()}
     stacks = {name for name, core in made.items() if isinstance(core, RecurrentStack)}
-    assert stacks - {"none"} == set(STACKS) - {"attention"} == {name for name, *_ in TABLE} - {"attention"}
+    assert stacks - {"none"} == set(TWINS) - {"attention"} == {name for name, *_ in TABLE} - {"attention"}
 
 
 def bare(name: str, depth: int, skip: bool) -> RecurrentStack:
     torch.manual_seed(0)
-    core = randomise(STACKS[name][0](depth, skip).double())
-    assert isinstance(core, RecurrentStack)
+    layer, state, shape = LAYERS[name]
+    core = RecurrentStack([layer(skip) for _ in range(depth)], state(*[shape] * len(state._fields)))
+    randomise(core.double())
     return core
 
 
-def features_of(name: str, steps: int, batch: int = BATCH) -> Tensor:
+def features_of(name: str, steps: int) -> Tensor:
     parts = (4,) if name == "attention" else ()
-    return random(batch, steps, *parts, WIDTH).requires_grad_()
+    return random(BATCH, steps, *parts, WIDTH).requires_grad_()
 
 
-def state_of(core: RecurrentStack, batch: int = BATCH) -> Any:
-    empty = core.initial_state(batch)
+def state_of(core: RecurrentStack) -> Any:
+    empty = core.initial_state(BATCH)
     return type(empty)(*(random(*field.shape, seed=5 + i).abs() for i, field in enumerate(empty)))
 
 
@@ -192,7 +164,7 @@ def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
     core, x = bare(name, depth, skip), features_of(name, steps)
     state = state_of(core)
     output, after, memory = core(x, state)
-    twins = [STACKS[name][1](core, x[b], type(state)(*(f[b] for f in state)), skip) for b in range(BATCH)]
+    twins = [TWINS[name](core, x[b], type(state)(*(f[b] for f in state)), skip) for b in range(BATCH)]
     expected, *fields = (torch.stack(parts) for parts in zip(*twins, strict=True))
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-9)
     for last, left, field in zip(after, memory, fields, strict=True):
@@ -204,7 +176,7 @@ def test_twin(name: str, depth: int, skip: bool, steps: int) -> None:
     assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", LAYERS)
 def test_no_gradient_enters_the_state(name: str) -> None:
     core, x = bare(name, 1, False), features_of(name, 4)
     before = type(core.initial_state(1))(*(f.requires_grad_() for f in state_of(core)))
