@@ -10,7 +10,8 @@ from dtqn.networks.recurrent_q_network import RecurrentQNetwork
 from dtqn.types import length_mask
 from tests.cases import make, randomise
 from tests.learning.batches import Shape, make_batch
-from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, gtrxl, shown
+from tests.networks import modules
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, random, shown
 from tests.networks.parameters import layer_parameters
 from tests.reference import gtrxl_twin
 
@@ -20,7 +21,7 @@ WIDTH, LAYERS, HEADS, BATCH = 8, 2, 2, 3
 def bare(memory_length: int, gate: str, norm: str) -> RecurrentQNetwork:
     """A network that is its core alone: features in, features out."""
     torch.manual_seed(0)
-    core = gtrxl(width=WIDTH, num_layers=LAYERS, memory_length=memory_length, gate=gate, norm=norm).double()
+    core = modules.gtrxl(memory_length=memory_length, gate=gate, norm=norm).double()
     return RecurrentQNetwork(encoder=Observe(), core=randomise(core), head=Show(), auxiliary=None)
 
 
@@ -46,10 +47,9 @@ TABLE = (
 @pytest.mark.parametrize("memory_length, steps, fill, gate, norm", TABLE)
 def test_twin(memory_length: int, steps: int, fill: tuple[int, ...], gate: str, norm: str) -> None:
     network = bare(memory_length, gate, norm)
-    generator = torch.Generator().manual_seed(1)
-    features = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
-    memory = torch.randn(BATCH, memory_length, LAYERS, WIDTH, generator=generator, dtype=torch.float64)
-    weights = torch.randn(BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
+    features, weights = random(2, BATCH, steps, WIDTH, seed=1)
+    features.requires_grad_()
+    memory = random(BATCH, memory_length, LAYERS, WIDTH, seed=2)
     valid = torch.arange(memory_length) >= memory_length - torch.tensor(fill)[:, None]
 
     state = network.state_from_memory({"memory": memory}, valid, torch.tensor(fill))
@@ -79,9 +79,7 @@ def test_every_parameter_has_a_gradient() -> None:
 def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) -> None:
     """d/dw of the output with the raw memory held fixed, against central differences."""
     network = bare(4, "gru", norm)
-    generator = torch.Generator().manual_seed(2)
-    memory = torch.randn(2, 4, LAYERS, WIDTH, generator=generator, dtype=torch.float64).requires_grad_()
-    features = torch.randn(2, 3, WIDTH, generator=generator, dtype=torch.float64)
+    memory, features = random(2, 4, LAYERS, WIDTH, seed=2).requires_grad_(), random(2, 3, WIDTH, seed=3)
 
     def loss() -> Tensor:
         valid, before = torch.ones(2, 4, dtype=torch.bool), torch.full((2,), 4)
@@ -93,7 +91,7 @@ def test_gradient_does_not_enter_the_state_but_its_projections_learn(norm: str) 
     into_memory, *gradients = torch.autograd.grad(loss(), [memory, *wanted], allow_unused=True)
     assert into_memory is None
     for parameter, gradient in zip(wanted, gradients, strict=True):
-        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        direction = random(*parameter.shape, seed=4)
         with torch.no_grad():
             parameter += 1e-5 * direction
             above = loss()

@@ -19,7 +19,7 @@ from dtqn.types import Sequences, StepInputs, leaves, map_tree
 from tests.cases import config_from, network_config, randomise
 from tests.learning.batches import Shape, make_batch
 from tests.networks import modules
-from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, shown
+from tests.networks.modules import GATES, Observe, Show, assert_same_gradients, gradients_of, random, shown
 from tests.networks.parameters import decoder_parameters
 from tests.reference.dtqn_twin import acting, decoder
 from tests.reference.gtrxl_twin import layer_norm
@@ -34,10 +34,10 @@ def around(core: TransformerDecoder) -> WindowedQNetwork:
     )
 
 
-def bare(gate: str, norm: str, positions: str, layers: int = 2) -> WindowedQNetwork:
+def bare(gate: str, norm: str, positions: str) -> WindowedQNetwork:
     """A network that is its decoder alone: features in, features out."""
     torch.manual_seed(0)
-    return around(modules.decoder(num_layers=layers, positions=positions, gate=gate, norm=norm))
+    return around(modules.decoder(num_layers=2, positions=positions, gate=gate, norm=norm))
 
 
 def settings_of(network: WindowedQNetwork, gate: str, norm: str, positions: str) -> tuple[Any, ...]:
@@ -58,8 +58,7 @@ TABLE = [(gate, norm, "learned") for gate in GATES for norm in ("pre", "post")] 
 def test_twin(gate: str, norm: str, positions: str, steps: int) -> None:
     """The acting function from an episode's start, before and after its window slides."""
     network = bare(gate, norm, positions)
-    generator = torch.Generator().manual_seed(1)
-    features, weights = torch.randn(2, BATCH, steps, WIDTH, generator=generator, dtype=torch.float64)
+    features, weights = random(2, BATCH, steps, WIDTH, seed=1)
     features.requires_grad_()
     q = network(shown(features), network.initial_state(BATCH))[0].q
     settings = settings_of(network, gate, norm, positions)
@@ -72,8 +71,7 @@ def test_twin(gate: str, norm: str, positions: str, steps: int) -> None:
 def test_twin_of_one_window(gate: str, norm: str, positions: str) -> None:
     """Every position of a window in one pass: intermediate Q-value prediction."""
     network = bare(gate, norm, positions)
-    generator = torch.Generator().manual_seed(1)
-    features, weights = torch.randn(2, BATCH, K, WIDTH, generator=generator, dtype=torch.float64)
+    features, weights = random(2, BATCH, K, WIDTH, seed=1)
     features.requires_grad_()
     q = network.window(shown(features)).q
     settings = settings_of(network, gate, norm, positions)
@@ -92,8 +90,7 @@ def test_twin_with_shared_gates_and_a_norm_at_the_end(gate: str) -> None:
     of_gates = sum(p.numel() for p in separate.layers[0].attention_gate.parameters())
     size = sum(p.numel() for p in separate.parameters())
     assert sum(p.numel() for p in core.parameters()) == size - 2 * of_gates + 2 * WIDTH
-    generator = torch.Generator().manual_seed(1)
-    features, weights = torch.randn(2, BATCH, 7, WIDTH, generator=generator, dtype=torch.float64)
+    features, weights = random(2, BATCH, 7, WIDTH, seed=1)
     features.requires_grad_()
     q = network(shown(features), network.initial_state(BATCH))[0].q
     first, second = settings_of(network, gate, "post", "learned")[0]
@@ -136,10 +133,8 @@ def run_of(batch: Sequences, b: int) -> Tensor:
     return torch.cat([batch.burn_in.observation[b, :before], batch.learn.observation[b, :learned]])
 
 
-def batch_of(
-    network: nn.Module, junk: float | None = None, seed: int = 0, shapes: tuple[Shape, ...] = SHAPES
-) -> Sequences:
-    batch = make_batch(network, "box", shapes, seed, junk, LEARN_LENGTH)
+def batch_of(network: nn.Module, junk: float | None = None, shapes: tuple[Shape, ...] = SHAPES) -> Sequences:
+    batch = make_batch(network, "box", shapes, 0, junk, LEARN_LENGTH)
     padding = (WIDTH - 3) // 3 + 1
 
     def widened(given: StepInputs) -> StepInputs:
@@ -197,13 +192,9 @@ def test_the_second_window_is_skipped_where_no_sequence_reaches_it() -> None:
     network.learn_values(batch_of(network))
     assert len(calls) == 2
     calls.clear()
-    network.learn_values(make_short(network))
-    assert len(calls) == 1
-
-
-def make_short(network: nn.Module) -> Sequences:
     batch = batch_of(network)
-    return batch._replace(learn_timesteps=batch.learn_timesteps.clamp(max=2))
+    network.learn_values(batch._replace(learn_timesteps=batch.learn_timesteps.clamp(max=2)))
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("junk", [1e30, -1e3])

@@ -280,7 +280,6 @@ class Fixed(gymnasium.Env[Any, Any]):
 
     observation_space = gymnasium.spaces.Discrete(6)
     action_space = gymnasium.spaces.Discrete(2)
-    scale = 1.0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -289,7 +288,7 @@ class Fixed(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.t += 1
-        return self.t, self.scale * float(self.t == 5), self.t == 5, False, {}
+        return self.t, float(self.t == 5), self.t == 5, False, {}
 
 
 def test_no_terminating_timestep_is_lost_by_a_resume_with_new_episodes(tmp_path: Path) -> None:

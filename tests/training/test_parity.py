@@ -295,7 +295,7 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
     """The learner's windows and the actor's agree where they hold the same timesteps, and nowhere else."""
     layout = {"learn_length": learn_length, "burn_in_length": K - learn_length, "sequence_period": 1}
     played = play(monkeypatch, replay=layout, **(WINDOWED | settings))
-    assert not replay_has_memory(played)
+    assert not any(field.block == "memory" for field in played.trainer.replay.fields.values())
     batch, info = draw(played)
     with torch.no_grad():
         q = played.trainer.learner.online.learn_values(batch)[0].q
@@ -311,10 +311,6 @@ def test_windows(settings: dict[str, Any], learn_length: int, monkeypatch: pytes
     assert (same & (place == K - 1) & (batch.episode_step > 0)[:, None]).any()
     terminated = (batch.discount == 0).any(dim=1)
     assert terminated.any() and not terminated.all()
-
-
-def replay_has_memory(played: Played) -> bool:
-    return any(field.block == "memory" for field in played.trainer.replay.fields.values())
 
 
 def shifted(x: torch.Tensor) -> torch.Tensor:
