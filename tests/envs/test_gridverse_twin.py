@@ -30,7 +30,7 @@ def as_tuples(state: State) -> list[twin.State]:
 
 
 class Recorder:
-    """A Generator whose draws of `integers(high)` are kept."""
+    """A Generator whose draws of `integers(high)`, of one environment, are kept for its twin."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -44,6 +44,12 @@ class Recorder:
 
     def random(self, shape: Any) -> NDArray[Any]:
         return self._rng.random(shape)
+
+    def again(self, options: int) -> int:
+        """The first of the draws that are left, which was one of so many."""
+        high, drawn = self.draws.pop(0)
+        assert high[0] == options
+        return int(drawn[0])
 
 
 @pytest.mark.parametrize("id", WORLDS)
@@ -62,17 +68,10 @@ def test_random_play(id: str) -> None:
             recorder: Any = Recorder(int(rng.integers(2**32)))
             alone = State(state.geometry, *(field[env_id : env_id + 1] for field in state[1:]))
             after, reward, terminated = engine.step(alone, action[env_id : env_id + 1], recorder)
-            script = [(int(h[0]), int(d[0])) for h, d in recorder.draws]
-
-            def choose(options: int, script: list[tuple[int, int]] = script) -> int:
-                high, drawn = script.pop(0)
-                assert high == options
-                return drawn
-
             expected, expected_reward, expected_end = twin.step(
-                data, before[env_id], engine.spec.actions[action[env_id]], choose
+                data, before[env_id], engine.spec.actions[action[env_id]], recorder.again
             )
-            assert not script
+            assert not recorder.draws
             assert as_tuples(after)[0] == expected
             assert reward[0] == expected_reward
             assert terminated[0] == expected_end
@@ -128,16 +127,9 @@ def test_every_transition_on_any_grid(seed: int, height: int, width: int, action
             continue
         recorder: Any = Recorder(seed)
         after = transitions.TRANSITIONS[name](state, np.array([action]), recorder)
-        script = [(int(h[0]), int(d[0])) for h, d in recorder.draws]
-
-        def choose(options: int, script: list[tuple[int, int]] = script) -> int:
-            high, drawn = script.pop(0)
-            assert high == options
-            return drawn
-
-        expected = twin.transition(name, as_tuples(state)[0], codes.ACTIONS[action], choose)
+        expected = twin.transition(name, as_tuples(state)[0], codes.ACTIONS[action], recorder.again)
         assert as_tuples(after)[0] == expected, name
-        assert not script
+        assert not recorder.draws
 
 
 @given(
