@@ -5,13 +5,13 @@ import statistics
 import pytest
 
 import envs
-from dtqn.acting.evaluation import EvaluationResult
 from dtqn.experiments import comparison_notes, comparison_table
 from dtqn.experiments.comparison_table import run_figures
 from dtqn.experiments.records import of_finished
 from dtqn.experiments.scores import RETURN, SUCCESS, Score, first_solved
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import (
+    CHANCE,
     TASK,
     config_of,
     finished_run,
@@ -80,8 +80,7 @@ def test_a_metric_has_a_column():
     ]
     outcomes.append(finished_run(500, agent="gru")._replace(record=None, error="it failed"))
     runs = [run_figures(outcome, [SUCCESS], metrics) for outcome in outcomes]
-    floor = {TASK: EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)}
-    dqn, lstm, gru, _ = lines = lines_of(runs, floor, {TASK: [SUCCESS]})
+    dqn, lstm, gru, _ = lines = lines_of(runs, {TASK: CHANCE}, {TASK: [SUCCESS]})
     assert dqn["beside"] == {"learner/loss": 0.5, name: None}
     assert lstm["beside"] == {"learner/loss": None, name: 0.5}
     assert gru["beside"] == {"learner/loss": None, name: None}
@@ -95,9 +94,8 @@ def test_an_agent_has_no_line_for_a_task_that_it_did_not_run():
     """Two runs on different tasks are no comparison, but have a report."""
     other = finished_run(500, env="t-maze-passive-20", agent="lstm")
     runs = [run_figures(run, [SUCCESS]) for run in (finished_run(500), other)]
-    floor = EvaluationResult(0.0, 0.0, 0.1, 0.0, 3.0, 9)
     envs = [run["env"] for run in runs]
-    lines = lines_of(runs, dict.fromkeys(envs, floor), {env: [SUCCESS] for env in envs})
+    lines = lines_of(runs, dict.fromkeys(envs, CHANCE), {env: [SUCCESS] for env in envs})
     named = [(line["env"], line["agent"]) for line in lines]
     assert named[:4] == [(TASK, "dqn"), (TASK, "random"), (envs[1], "lstm"), (envs[1], "random")]
     assert [agent for _, agent in named[4:]] == ["dqn", "lstm", "random"], "the table of all tasks"
@@ -163,12 +161,7 @@ def test_returns_of_different_tasks_are_not_averaged(run, tmp_path):
 
 
 def test_random_play_has_a_success_beside_the_return_that_a_suite_scores_by():
-    floor = {TASK: EvaluationResult(0.25, 0.2, 0.3, -1.5, 3.0, 50)}
     scores = {TASK: [RETURN, SUCCESS]}
-    line, random = lines_of([run_figures(finished_run(50), scores[TASK])], floor, scores)
-    assert (line["score"], line["success"], random["success"], random["return"]) == (
-        "return",
-        0.5,
-        0.25,
-        -1.5,
-    )
+    line, random = lines_of([run_figures(finished_run(50), scores[TASK])], {TASK: CHANCE}, scores)
+    assert (line["score"], line["success"]) == ("return", 0.5)
+    assert (random["success"], random["return"]) == (CHANCE.success, CHANCE.episode_return)

@@ -16,6 +16,7 @@ from dtqn.inspection.recorder import Episode
 from dtqn.inspection.watch import Shown
 from dtqn.training import display
 from dtqn.types import StepInputs
+from tests.training.fake import Terminal
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
 
@@ -90,15 +91,10 @@ def test_frames_of_a_film_are_of_one_size_and_change() -> None:
     assert all((part[:10] == 255).all() and (part[-10:] == 255).all() for part in beside), "all text has room"
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_terminal_gets_coloured_half_blocks_and_a_file_plain_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain, terminal = io.StringIO(), _Terminal()
+    plain, terminal = io.StringIO(), Terminal()
     console = Console(file=terminal, color_system="truecolor", force_terminal=True, width=80)
     monkeypatch.setattr(display, "Console", lambda file: console)
     for out in (plain, terminal):

@@ -17,6 +17,13 @@ from dtqn.training.evaluator import Evaluated
 from dtqn.training.metrics import CLOCK_KEYS, read_rows
 
 
+class Terminal(io.StringIO):
+    """Text that is written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
 class FakeEvaluator:
     """Has every evaluation at once."""
 

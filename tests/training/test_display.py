@@ -7,6 +7,7 @@ from rich.console import Console
 
 from dtqn import text
 from dtqn.training import display
+from tests.training.fake import Terminal
 
 
 class _Run:
@@ -26,11 +27,6 @@ def _row(env_steps, success=None, speed=50.0):
         row |= {"eval/return": success, "eval/success": success, "eval/success_low": 0.0}
         row |= {"eval/success_high": 1.0}
     return row
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_plain_lines_tell_every_change_of_state_once():
@@ -126,9 +122,9 @@ def test_the_time_to_go_of_a_run_is_at_the_pace_of_learning():
 
 def _shown(runs, height, width=110):
     """The lines of the table on a terminal of so many."""
-    console = Console(file=_Terminal(), color_system=None, width=width, height=height)
+    console = Console(file=Terminal(), color_system=None, width=width, height=height)
     with mock.patch.object(display, "Console", return_value=console):
-        view = display.RunsView(_Terminal(), runs)
+        view = display.RunsView(Terminal(), runs)
     view.update(runs)
     view.close()
     with console.capture() as capture:

@@ -1,5 +1,4 @@
 import dataclasses
-import io
 import itertools
 import os
 import re
@@ -389,11 +388,7 @@ def test_rows_at_wandb_after_a_resume_are_those_of_the_metrics_file(tmp_path, tr
 
 
 def test_the_live_view_of_a_terminal():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    out = Terminal()
+    out = fake.Terminal()
     view = display.View(out, 1000, 0)
     view.progress(500)
     view.row(
