@@ -40,7 +40,7 @@ _SMALL = {
     "learner": {"batches": {"env_steps_per_update": 40, "size": 4}},
     "network": {"width": 16},
 }
-_CELL = """
+CELL = """
 import gymnasium
 from torch import nn
 from envs.vector import Dynamics, read_field
@@ -104,7 +104,7 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleName
     """What a cell of a notebook has defined, in an empty folder; objects go at its end."""
     monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {"__name__": "__main__"}
-    exec(_CELL, scope)
+    exec(CELL, scope)
     kept = dict(vars(this_process._module))
     yield SimpleNamespace(**scope)
     vars(this_process._module).clear()
@@ -145,7 +145,7 @@ def test_a_class_of_a_notebook_trains_acts_and_is_evaluated(cell, capsys):
 
 def test_it_is_the_run_of_the_command(cell, own_folder):
     """Settings, files and numbers, of a class that other processes find."""
-    Path("steps.py").write_text(_CELL)
+    Path("steps.py").write_text(CELL)
     assert cli.main(["--env", "steps:Count", *_typed(_SMALL), "--run-dir", "typed"]) == 0
     import steps
 
@@ -184,7 +184,7 @@ def test_other_processes_need_a_module(cell, own_folder, name, settings):
         train(cell.Walk, **settings)
     why = "other processes cannot find this_process:Walk; put it in a file, or try inline"
     assert str(refused.value) == f"{name} is process: {why}"
-    Path("steps.py").write_text(_CELL)
+    Path("steps.py").write_text(CELL)
     import steps
 
     assert train(steps.Walk, **settings).finished
@@ -509,10 +509,10 @@ def test_an_object_that_is_made_again_has_its_name_again(cell):
         return lambda: (log, gymnasium.wrappers.TimeLimit(cell.Walk(), limit))
 
     scope: dict[str, Any] = {"__name__": "__main__"}
-    exec(_CELL, scope)
+    exec(CELL, scope)
     things = [cell.Walk, scope["Walk"], walks(2), walks(4), walks(2)]
     things += [walks(2, log := threading.Lock()), walks(2, threading.Lock()), walks(2, log)]
-    exec(_CELL.replace("self.t >= 5, False", "self.t >= 4, False"), scope)
+    exec(CELL.replace("self.t >= 5, False", "self.t >= 4, False"), scope)
     names = [this_process.name_of(thing).removeprefix("this_process:") for thing in [*things, scope["Walk"]]]
     lambdas = ["lambda", "lambda_2", "lambda", "lambda_3", "lambda_4", "lambda_3"]
     assert names == ["Walk", "Walk", *lambdas, "Walk_2"]

@@ -13,49 +13,28 @@ import pytest
 from dtqn import cli
 from dtqn.training import checkpoint
 from tests import tiny
+from tests.test_api import CELL
 
 _TASK = """
 import os
 import sys
 
-import gymnasium
-import numpy as np
 
-from envs.vector import Dynamics, read_field
-
-
-class Count(Dynamics):
-    '''Five steps.'''
-
-    observation_space = gymnasium.spaces.Discrete(6)
-    action_space = gymnasium.spaces.Discrete(2)
+class Fails(Count):
     steps = 0
-
-    def start(self, num, rng):
-        self.t = np.zeros(num, np.int64)
-
-    def restart(self, env_ids, rng):
-        self.t[env_ids] = 0
 
     def step(self, action, rng):
         self.steps += 1
         self.fail("step")
-        self.t += 1
-        return action * 1.0, self.t >= 5
-
-    def observe(self, rng):
-        return self.t.clip(0, 5)
+        return super().step(action, rng)
 
     def get(self):
         self.fail("get")
-        return {"t": self.t.copy()}
+        return super().get()
 
     def put(self, state):
         self.fail("put")
-        self.t = state["t"].copy()
-
-    def read(self, state, num):
-        return {"t": read_field("t", state["t"], (), num, np.int64, 0, 9)}
+        super().put(state)
 
     def picture(self, env_id):
         self.fail("picture")
@@ -78,12 +57,12 @@ _FLAGS = """
 
 @pytest.fixture
 def task(own_folder: Path) -> Path:
-    (own_folder / "own_count.py").write_text(_TASK)
+    (own_folder / "own_count.py").write_text(CELL + _TASK)
     return own_folder
 
 
 def _run(*arguments: str) -> int:
-    return cli.main(["--env", "own_count:Count", "--run-dir", "run", *_FLAGS.split(), *arguments])
+    return cli.main(["--env", "own_count:Fails", "--run-dir", "run", *_FLAGS.split(), *arguments])
 
 
 _SAVED = "saved; to continue"
@@ -91,7 +70,7 @@ _EDITED = r" \(with --accept-changed-code once the task has been edited\)"
 
 
 def _fails(method: str) -> str:
-    return rf"task own_count:Count: its {method} failed: KeyError: 'door' \(own_count.py, line \d+\)"
+    return rf"task own_count:Fails: its {method} failed: KeyError: 'door' \(own_count.py, line \d+\)"
 
 
 @pytest.mark.parametrize("method", ["step", "get"])
@@ -111,7 +90,7 @@ def test_a_run_is_saved_and_goes_on_with_new_episodes(
 def test_an_exit_of_the_task_is_not_the_runs(
     task: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = r"task own_count:Count: its step failed: SystemExit: 0 \(own_count.py, line \d+\)"
+    failed = r"task own_count:Fails: its step failed: SystemExit: 0 \(own_count.py, line \d+\)"
     monkeypatch.setenv("COUNT_FAILS", "step,0,exits")
     assert _run() == 2
     assert re.fullmatch(f"error: {failed}\n", capsys.readouterr().err)
@@ -158,5 +137,5 @@ def test_commands_on_a_trained_run_have_the_same_line(
     monkeypatch.setenv("COUNT_FAILS", "picture,1")
     assert cli.main(["watch", "run", "--gif", "film.gif"]) == 2
     assert re.search(f"error: {_fails('picture')}\n$", capsys.readouterr().err)
-    told = tiny.refused(capsys, "envs", "--env", "own_count:Count", "--render", "film.gif")
+    told = tiny.refused(capsys, "envs", "--env", "own_count:Fails", "--render", "film.gif")
     assert re.fullmatch(f"--render is film.gif: {_fails('picture')}", told)
