@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 
 import envs
 from tests.envs.small_recordings import recorded, step_major
+from tests.envs.starts import at
 
 LEFT, NONE, RIGHT = range(3)
 
 
 def make(num: int = 1, seed: int = 1, id: str = "car-flag", **kwargs: Any) -> Any:
     return envs.make_vector(id, num, seed, **kwargs)
-
-
-def at(env: Any, **state: Any) -> NDArray[np.float32]:
-    observation: NDArray[np.float32] = env.reset(options={"state": {"heaven": 1, **state}})[0]
-    return observation
 
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
@@ -59,7 +55,7 @@ def test_recorded_episodes_replay_bit_for_bit(kind: str) -> None:
 
 def test_bounds_of_position_and_velocity() -> None:
     env = make()
-    at(env, position=0.95, velocity=0.07)
+    at(env, position=0.95, velocity=0.07, heaven=1)
     _, reward, terminated, _, infos = env.step(np.array([RIGHT]))
     state = env.get_state()["state"]
     assert (state["velocity"][0], state["position"][0]) == (0.07, 0.95 + 0.07)
@@ -148,7 +144,7 @@ def test_picture_shows_car_flags_and_priest() -> None:
         assert mean_x(picture, red) == pytest.approx(-heaven, abs=0.1)
         dark = picture.sum(axis=-1) < 150
         assert mean_x(picture, dark) == pytest.approx(position, abs=0.01)
-    yellow = [(colours(position=x)[:60] == (255, 190, 60)).all(axis=-1).any() for x in (0.0, 0.5)]
+    yellow = [(colours(position=x, heaven=1)[:60] == (255, 190, 60)).all(axis=-1).any() for x in (0.0, 0.5)]
     assert yellow == [False, True]  # the arrow above the priest
 
 

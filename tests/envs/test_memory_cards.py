@@ -13,15 +13,11 @@ from scipy.stats import chisquare
 
 import envs
 from tests.envs.small_recordings import recorded
+from tests.envs.starts import at
 
 
 def make(num: int = 1, seed: int = 1, pairs: int = 5, **kwargs: Any) -> Any:
     return envs.make_vector(f"memory-cards-{pairs}", num, seed, **kwargs)
-
-
-def at(env: Any, **state: Any) -> NDArray[Any]:
-    observation: NDArray[Any] = env.reset(options={"state": state})[0]
-    return observation
 
 
 class Scripted:

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 import envs
 from envs import numpad
+from tests.envs.starts import at
 from tests.reference.numpad_twin import NumpadTwin, count_sequences
 
 SIZES = (2, 3, 4)
@@ -18,11 +19,6 @@ SIZES = (2, 3, 4)
 
 def make(size: int, num: int = 1, seed: int = 1, **kwargs: Any) -> Any:
     return envs.make_vector(f"numpad-{size}x{size}", num, seed, **kwargs)
-
-
-def at(env: Any, **state: Any) -> NDArray[np.float32]:
-    observation: NDArray[np.float32] = env.reset(options={"state": state})[0]
-    return observation
 
 
 def centre(size: int, pad: NDArray[np.int64]) -> NDArray[np.float64]:

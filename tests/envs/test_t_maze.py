@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import envs
 from tests.envs.small_recordings import recorded
+from tests.envs.starts import at
 
 RIGHT, UP, LEFT, DOWN = range(4)
 KINDS = ("passive", "active")
@@ -17,11 +17,6 @@ KINDS = ("passive", "active")
 
 def make(kind: str, length: int, num: int = 1, seed: int = 1, **kwargs: Any) -> Any:
     return envs.make_vector(f"t-maze-{kind}-{length}", num, seed, **kwargs)
-
-
-def at(env: Any, **state: Any) -> NDArray[np.float32]:
-    observation: NDArray[np.float32] = env.reset(options={"state": {"goal": 1, **state}})[0]
-    return observation
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +75,7 @@ def test_the_goal_is_shown_on_the_first_visit_only() -> None:
     env = make("passive", 5, 2)
     np.testing.assert_array_equal(at(env, position=(0, 0), goal=[1, -1]), [[0, 1], [0, -1]])
     assert (env.step(np.full(2, LEFT))[0] == 0).all()
-    assert (at(env, position=(0, 0), visited=True) == 0).all()
+    assert (at(env, position=(0, 0), goal=1, visited=True) == 0).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,7 +114,7 @@ def test_names() -> None:
 def test_the_picture_shows_the_agent_and_the_goal(length: int) -> None:
     env = make("passive", length, render_mode="rgb_array")
     for x, y in ((0, 0), (length // 2, 0), (length, 0), (length, 1), (length, -1)):
-        at(env, position=(x, y), visited=True)
+        at(env, position=(x, y), goal=1, visited=True)
         picture = env.render()[0].astype(int)
         height, width = picture.shape[:2]
         assert width <= 960
