@@ -440,10 +440,10 @@ def test_a_comparison_in_this_process_goes_on_after_ctrl_c(cell):
 def test_the_command_and_the_function_make_one_table(cell, capsys):
     words = ["--agents=gtrxl,wide=gtrxl+network.head_width=24", "--env=t-maze-passive-6", "--seeds=1"]
     assert cli.main(["compare", *words, *_typed(_SMALL)]) == 0
-    before = {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")}
+    before = tiny.files(Path("runs/compare"))
     wide = {"agent": "gtrxl", "network": {"head_width": 24}}
     table = compare({"gtrxl": {}, "wide": wide}, "t-maze-passive-6")
-    assert {file: file.read_bytes() for file in Path("runs/compare").rglob("*.*")} == before
+    assert tiny.files(Path("runs/compare")) == before
     assert capsys.readouterr().out.count(f"\n{table}\ntable and curves in runs/compare/t-maze") == 2
 
 

@@ -43,3 +43,8 @@ def refused(capsys: pytest.CaptureFixture[str], *command: object) -> str:
     out, error = capsys.readouterr()
     assert not out and error.count("\n") == 1 and error.startswith("error: ")
     return error.removeprefix("error: ").removesuffix("\n")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What every file below a folder holds."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

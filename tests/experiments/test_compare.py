@@ -28,7 +28,7 @@ from dtqn.training.metrics import read_rows
 from tests.experiments import comparison_program
 from tests.experiments.comparison_program import CHANCE, SCORES, TASK, config_of, table_of
 from tests.reference import statistics_twin as twin
-from tests.tiny import refused
+from tests.tiny import files, refused
 
 _ROOT = Path(__file__).parents[2]
 
@@ -71,17 +71,13 @@ def test_killed_twice_it_ends_with_the_right_table(run, tmp_path):
             assert begun.count(f"{TASK} {agent} {seed}") == 1 + saved.exists(), "once, but for what was saved"
             assert saved.exists() or (agent, seed) not in [("gtrxl", 3), ("drqn", 2)]
     _check_table_by_hand(tmp_path)
-    before = _files(tmp_path / "out")
+    before = files(tmp_path / "out")
     assert run(scores, baseline="drqn")[0] == 0
     assert len((tmp_path / "begun").read_text().splitlines()) == len(begun)
-    assert _files(tmp_path / "out") == before
+    assert files(tmp_path / "out") == before
     names = {f"table.{kind}" for kind in ("md", "json")}
     pictures = {f"curves-{clock}.{kind}" for clock in ("env-steps", "minutes") for kind in ("png", "svg")}
     assert set(before) == names | pictures | {"random.json"}
-
-
-def _files(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def _check_table_by_hand(tmp_path):

@@ -53,10 +53,6 @@ def _auto(tmp_path, id):
     return cli.main(["--resume", "auto", "--env", id, "--runs-dir", str(tmp_path / "runs"), *_FLAGS])
 
 
-def _files(path):
-    return {other: other.read_bytes() for other in path.rglob("*") if other.is_file()}
-
-
 def _runs(tmp_path):
     return sorted(file.parent for file in (tmp_path / "runs").rglob("config.yaml"))
 
@@ -80,14 +76,14 @@ def test_an_edited_task_is_another_run(tmp_path, trainer, task, capsys):
     )
     file.write_text(edited)
     assert directory.read_result() is None
-    before = _files(path)
+    before = tiny.files(path)
     new = envs.identify(id).digest
     assert tiny.refused(capsys, "--resume", path) == (
         f"{path}: the task {id} has changed since the run began (digest {stored['digest']}, now {new} "
         f"of {stored['made_of']}); move the run away, start anew with another --run-dir, or go on with what "
         "is there now: --accept-changed-code"
     )
-    assert _files(path) == before
+    assert tiny.files(path) == before
     job = compare._job(directory.read_config(), tmp_path / "runs")
     assert job.directory.path != path and not job.directory.metrics_file.exists()
     assert _auto(tmp_path, id) == 0
@@ -104,11 +100,11 @@ def test_a_run_may_go_on_with_an_edited_task(tmp_path, trainer, task, capsys):
     old = envs.identify(id).digest
     file.write_text(edited)
     new = envs.identify(id).digest
-    before = _files(path)
+    before = tiny.files(path)
     accepts = ["--resume", path, "--accept-changed-code"]
     printed = tiny.printed(capsys, *accepts)
     assert "has finished at 200 env steps" in printed, "and so it stays"
-    assert _files(path) == before
+    assert tiny.files(path) == before
     printed = tiny.printed(capsys, *accepts, "--total-env-steps", "400")
     assert f"the task {id} has changed since the run began (digest {old}, now {new} " in printed
     assert "; what is there now is accepted" in printed
@@ -216,11 +212,11 @@ def test_a_task_whose_categories_have_moved_does_not_fit(tmp_path, sure):
     assert cli.main([*_SMALL, "--run-dir", str(run), *flags]) == 0
     moved = _SURE.format(reward=1.0).replace("Discrete(9)", "Discrete(9, start=1)")
     sure.write_text(moved.replace("return 0", "return 1").replace("return self.t", "return self.t + 1"))
-    before = _files(run)
+    before = tiny.files(run)
     more = ["--total-env-steps", "200", "--accept-changed-code"]
     last = _last_error(tmp_path, ["--resume", str(run), *more])
     assert last.startswith(f"error: {run}/checkpoint: no longer fits changed_sure:Sure or the network: ")
-    assert _files(run) == before
+    assert tiny.files(run) == before
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "auto"]])

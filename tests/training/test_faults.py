@@ -37,15 +37,11 @@ def _largest_file(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def _files(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
 def _refused(path: Path, capsys, *flags: str) -> str:
     """The one line of a resume that is refused; no file of the run has changed."""
-    before = _files(path)
+    before = tiny.files(path)
     line = tiny.refused(capsys, "--resume", path, *flags)
-    assert _files(path) == before
+    assert tiny.files(path) == before
     return line
 
 
