@@ -50,9 +50,9 @@ def config_of(agent: str, **more: Any) -> Config:
     return presets.resolve(None, {name: str(value) for name, value in flags.items()}, {}, for_all=True)
 
 
-def broken(config: Config, change: Callable[[Any], None] | None = None, scale: float = 0.2) -> set[str]:
+def broken(config: Config, change: Callable[[Any], None] | None = None) -> set[str]:
     """The names of the checks that do not hold for a network of random parameters."""
-    network: Any = randomise(setup.make_network(config), scale=scale).requires_grad_(False)
+    network: Any = randomise(setup.make_network(config), scale=0.2).requires_grad_(False)
     if change is not None:
         change(network)
     return {check.name for check in checks.check(config, network) if not check.holds}

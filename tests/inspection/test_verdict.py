@@ -11,8 +11,8 @@ RANDOM = Figure(0.3, 0.25, 0.35, 100)
 GOOD = Figure(0.98, 0.94, 1.0, 100)
 
 
-def around(value: float, half: float = 0.03) -> Figure:
-    return Figure(value, value - half, value + half, 100)
+def around(value: float) -> Figure:
+    return Figure(value, value - 0.03, value + 0.03, 100)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from tests.learning.learners import errors_of
 from tests.reference import learner_twin as twin
 from tests.reference.pqn_twin import RAdam
 
-HUBER = {"distribution.loss": "huber"}
 CATEGORICAL: dict[str, Any] = {"distribution": "categorical", "num_atoms": 7, "v_min": -2.0, "v_max": 1.5}
 TABLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     # settings of the learner, of the network, observations
@@ -87,9 +86,9 @@ def gradients(learner: Learner) -> list[Tensor]:
     return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in learner.online.parameters()]
 
 
-def assert_all_close(actual: list[Tensor], expected: list[Tensor], bar: float = 1e-9) -> None:
+def assert_all_close(actual: list[Tensor], expected: list[Tensor]) -> None:
     for one, other in zip(actual, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=bar, atol=bar)
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("settings, network, space", TABLE)

@@ -50,16 +50,11 @@ def proportional(alpha: float, beta: float) -> Callable[[int], Sampler]:
 
 
 def small_replay(
-    layout: SequenceLayout | None = None,
-    capacity: int = 200,
-    num_streams: int = 1,
-    priority_exponent: float = 0.9,
-    importance_sampling_exponent: float = 0.6,
+    layout: SequenceLayout | None = None, capacity: int = 200, num_streams: int = 1
 ) -> SequenceReplay:
     """A replay of FIELDS, small enough to go round its rings soon."""
     layout = layout or SequenceLayout(learn_length=4, sequence_period=4, burn_in_length=2, n_step=2)
-    sampler = proportional(priority_exponent, importance_sampling_exponent)
-    return SequenceReplay(FIELDS, layout, capacity, num_streams, sampler)
+    return SequenceReplay(FIELDS, layout, capacity, num_streams, proportional(0.9, 0.6))
 
 
 def append_episode(

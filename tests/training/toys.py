@@ -19,14 +19,14 @@ from tests import toy
 from tests.cases import randomise
 
 
-def play_toy(monkeypatch: pytest.MonkeyPatch, time_limit: int = toy.MAX_LENGTH) -> None:
+def play_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever task is asked for is the toy one."""
     spec = SimpleNamespace(
         id="toy",
         observation_space=toy.OBSERVATION_SPACE,
         action_space=toy.ACTION_SPACE,
         has_success=True,
-        time_limit=time_limit,
+        time_limit=toy.MAX_LENGTH,
     )
     monkeypatch.setattr(envs, "spec", lambda _, **__: spec)
     monkeypatch.setattr(envs, "make_vector", lambda _, num_envs, seed, **__: toy.ToyVectorEnv(num_envs))
