@@ -76,6 +76,13 @@ def _write(file, *contents):
     return file
 
 
+def _problem(shelf, config=None):
+    """Why a run is not found."""
+    assert shelf.find(config or _config()) is None
+    (problem,) = shelf.problems
+    return problem
+
+
 def _name(file, config=None):
     """Of a run in a file."""
     config = config or _config()
@@ -151,12 +158,10 @@ def test_a_run_with_other_defaults_is_not_counted(tmp_path):
     assert content["defaults"]["learner"]["max_grad_norm"] == config.learner.max_grad_norm
     assert not flat(content["defaults"]).keys() & flat(content["settings"]).keys()
     content["defaults"]["learner"]["target_update"]["rate"] = 0.5
-    shelf = Records(_write(file, content))
-    assert shelf.find(config) is None
-    assert shelf.problems == [
+    assert _problem(Records(_write(file, content)), config) == (
         f"{_name(file)}: is of dqn on {_TASK} with other settings (learner.target_update.rate is 0.5, now "
         f"{config.learner.target_update.rate}), so the run is not counted"
-    ]
+    )
     del content["defaults"], content["num_evaluations"]  # as early records are
     found = Records(_write(file, content)).find(config)
     assert run_figures(found, [SUCCESS])["evaluations"] == 2
@@ -332,8 +337,7 @@ def test_a_damaged_line_costs_one_line_and_is_left_as_it_is(tmp_path, content, w
     good, damaged = file.read_bytes(), content.encode(errors="surrogateescape")
     file.write_bytes(damaged)  # cut, without the line's end
     shelf = Records(file)
-    assert shelf.find(config) is None
-    (problem,) = shelf.problems
+    problem = _problem(shelf, config)
     assert problem.startswith(f"{file}, line 1: is no record of a run (") and why in problem
     assert "\n" not in problem
     assert shelf.keep(config, of_run(config, _result(config), _rows())) == ""
@@ -362,9 +366,7 @@ def test_a_record_that_contradicts_itself_is_none(tmp_path, change, why):
     file = _keep(tmp_path, config)
     (content,) = _contents(file)
     change(content)
-    shelf = Records(_write(file, content))
-    assert shelf.find(config) is None
-    (problem,) = shelf.problems
+    problem = _problem(Records(_write(file, content)), config)
     assert problem.startswith(f"{file}, line 1: is no record of a run (") and why in problem
 
 
@@ -417,8 +419,7 @@ def test_a_run_of_a_task_that_has_changed_is_not_counted(tmp_path):
     config = _config()
     file = _keep(tmp_path, config, task="0123456789ab")
     before, shelf = file.read_bytes(), Records(file)
-    assert shelf.find(config) is None
-    (problem,) = shelf.problems
+    problem = _problem(shelf, config)
     assert problem.startswith(f"{_name(file)}: the task {_TASK} has changed since (digest 0123456789ab, now ")
     assert shelf.keep(config, of_run(config, _result(config), _rows())) == ""
     assert file.read_bytes().startswith(before) and len(_contents(file)) == 2
@@ -432,9 +433,7 @@ def test_a_record_with_a_setting_of_a_newer_version_is_told_of(tmp_path):
     (content,) = _contents(file)
     content["settings"].setdefault("learner", {})["new_trick"] = 0.5
     content["settings_hash"] = hash_of(content["settings"], None)
-    shelf = Records(_write(file, content))
-    assert shelf.find(_config()) is None
-    (problem,) = shelf.problems
+    problem = _problem(Records(_write(file, content)))
     assert " with other settings (learner.new_trick, which is not a setting here)" in problem
 
 
@@ -443,9 +442,7 @@ def test_a_record_of_an_own_task_that_has_changed_is_told_of(tmp_path):
     file = _keep(tmp_path, task="0123456789ab")
     (content,) = _contents(file)
     content["settings_hash"] = hash_of(content["settings"], content["result"]["task"])
-    shelf = Records(_write(file, content))
-    assert shelf.find(_config()) is None
-    (problem,) = shelf.problems
+    problem = _problem(Records(_write(file, content)))
     assert f": the task {_TASK} has changed since (digest 0123456789ab, now " in problem
 
 

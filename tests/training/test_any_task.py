@@ -23,7 +23,7 @@ from dtqn.training.replay_fields import smallest_dtype
 from dtqn.training.trainer import Trainer
 from dtqn.types import map_tree, named_parts, observation_of
 from tests.cases import config_from
-from tests.training.test_trainer import evaluated
+from tests.training.test_trainer import run
 
 TINY: dict[str, Any] = {
     "total_env_steps": 1_600,
@@ -82,17 +82,13 @@ def adapted(name: str, **settings: Any) -> Config:
 def train(trainer: Trainer) -> None:
     """To the end, with what every run must show."""
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
-    rows = []
-    while not trainer.finished:
-        rows.append(evaluated(trainer, trainer.advance()))
-    rows += [evaluated(trainer, row) for row in trainer.finish()]
-    last = [row for row in rows if row][-1]
+    rows = run(trainer)
     assert trainer.env_steps >= trainer.config.total_env_steps
     assert trainer.learner_steps >= 1
     assert trainer.learner.skipped_updates == 0
-    assert np.isfinite(last["eval/return"])
-    assert np.isfinite([row["learner/loss"] for row in rows if row and "learner/loss" in row]).all()
-    assert (last["eval/success"] is not None) == trainer.has_success
+    assert np.isfinite(rows[-1]["eval/return"])
+    assert np.isfinite([row["learner/loss"] for row in rows if "learner/loss" in row]).all()
+    assert (rows[-1]["eval/success"] is not None) == trainer.has_success
     for name, parameter in trainer.network.named_parameters():
         if "embedding" not in name:  # of which some vectors stand for what was not seen
             assert not torch.equal(parameter, before[name]), name
