@@ -116,9 +116,8 @@ def test_a_state_that_cannot_be_put_names_the_task(
     assert _run() == 0
     monkeypatch.setenv("COUNT_FAILS", "put,0")
     monkeypatch.setattr("envs.try_task", lambda *_, **__: {})  # which would tell it before
-    assert cli.main(["--resume", "run", "--total-env-steps", "320"]) == 2
-    error = capsys.readouterr().err
-    assert re.fullmatch(rf"error: run/checkpoint: cannot be resumed from: {_fails('put')}\n", error)
+    error = tiny.refused(capsys, "--resume", "run", "--total-env-steps", "320")
+    assert re.fullmatch(rf"run/checkpoint: cannot be resumed from: {_fails('put')}", error)
 
 
 @pytest.mark.usefixtures("task")
