@@ -87,13 +87,15 @@ def _by_task(runs: Sequence[Run], value: Callable[[Run], float | None]) -> dict[
 
 def _told(agent: str, runs: Sequence[Run]) -> str:
     """How an agent's runs stay solved and promise; means are over tasks."""
-    lost = statistics.fmean(_by_task(runs, lambda run: run.lost).values() or [float("nan")])
+    lost = _by_task(runs, lambda run: run.lost).values()
+    later = "of full evaluations after a run's first at 0.9 fall below it, and "
+    stays = f"{statistics.fmean(lost):.1%} {later}" if lost else ""
     late = statistics.fmean(_by_task(runs, lambda run: run.scores[-1] - run.late).values())
     promised = _by_task(runs, lambda run: run.promised)
     above = [task for task, value in promised.items() if value > MAY_PROMISE]
     return (
         f"`{agent}`: {sum(run.is_solved for run in runs)} of {len(runs)} runs solved their task. Averaged "
-        f"over tasks, {lost:.1%} of full evaluations after a run's first at 0.9 fall below it, and the last "
+        f"over tasks, {stays}the last "
         f"weights score {100 * late:.1f} points above the mean of the last {LAST} evaluations. Q-values are "
         f"too high on {len(above)} of {len(promised)} tasks{': ' * bool(above)}{', '.join(above)}."
     )
