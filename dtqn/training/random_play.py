@@ -129,10 +129,8 @@ def only_answers(config: Config) -> bool:
             kept, drawn = (index + episodes) % actions, generator.integers(actions, size=NUM_ENVS)
             one = np.where(index < NUM_ENVS // 2, kept, drawn)
             # The same at half of the steps, and certainly another one at the others.
-            change = generator.integers(1, max(2, actions), size=NUM_ENVS) * generator.integers(
-                2, size=NUM_ENVS
-            )
-            other = (one + change) % actions
+            is_other = generator.integers(2, size=NUM_ENVS)
+            other = (one + is_other * generator.integers(1, max(2, actions), size=NUM_ENVS)) % actions
             steps = [play.step(action) for play, action in zip(plays, (one, other), strict=True)]
             is_same = _are_same(*seen)
             seen, reward, terminated, truncated, _ = zip(*steps, strict=True)
