@@ -95,8 +95,8 @@ def _told(agent: str, runs: Sequence[Run]) -> str:
     above = [task for task, value in promised.items() if value > MAY_PROMISE]
     return (
         f"`{agent}`: {sum(run.is_solved for run in runs)} of {len(runs)} runs solved their task. Averaged "
-        f"over tasks, {stays}the last "
-        f"weights score {100 * late:.1f} points above the mean of the last {LAST} evaluations. Q-values are "
+        f"over tasks, {stays}the last weights "
+        f"score {100 * late:.1f} points above the mean of the last {LAST} evaluations. Q-values are "
         f"too high on {len(above)} of {len(promised)} tasks{': ' * bool(above)}{', '.join(above)}."
     )
 

@@ -98,14 +98,15 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
     promised, earned = row.get("eval/value_estimate"), row.get("eval/discounted_return")
     if promised is None or earned is None or learner.reads_novelty:
         return ""
-    within_limit = promised * (1 - learner.discount_factor ** (row["eval/length"] or 0))
+    gamma = learner.discount_factor
+    within_limit = promised * (1 - gamma ** (row["eval/length"] or 0))
     spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
     if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):
         return ""
     other = "" if learner.bootstrap.name == "advantage" else " or learner.bootstrap advantage"
     return (
         f"Q-values promise {promised:.3g} an episode, but it earns {earned:.3g}; with a "
-        f"learner.gamma below {learner.gamma:g}{other} they promise less"
+        f"learner.gamma below {gamma:g}{other} they promise less"
     )
 
 

@@ -1,6 +1,6 @@
 """What is measured of a task before a run: what its actions change, the scale of its rewards and numbers.
 
-Both are of random actions on seeds that depend on the task alone, so all runs of a task have the same. A
+All are of random actions on seeds that depend on the task alone, so all runs of a task have the same. A
 resumed run takes those in its checkpoint.
 
 Legend: T vector steps, N environments.
@@ -120,17 +120,23 @@ def only_answers(config: Config) -> bool:
     end. Half of one play's environments keep to an action for a whole episode, so that a corridor comes to
     its end.
     """
-    plays = [make_env(config, NUM_ENVS, np.random.SeedSequence(0)) for _ in range(2)]
+    # A single environment nearly always contradicts at once; many may take long to make (Atari: 0.1 s each).
+    return _are_answers(config, 1) is not False and _are_answers(config, NUM_ENVS) is True
+
+
+def _are_answers(config: Config, num_envs: int) -> bool | None:
+    """What `only_answers` asks, by so many environments; None: no contradiction, but too little is seen."""
+    plays = [make_env(config, num_envs, np.random.SeedSequence(0)) for _ in range(2)]
     generator, actions = np.random.default_rng(0), num_actions(task_spec(config))
-    index, episodes, earns_otherwise = np.arange(NUM_ENVS), np.zeros(NUM_ENVS, int), False
+    index, episodes, earns_otherwise = np.arange(num_envs), np.zeros(num_envs, int), False
     try:
         seen: Any = [play.reset()[0] for play in plays]
         for _ in range(TWIN_STEPS):
-            kept, drawn = (index + episodes) % actions, generator.integers(actions, size=NUM_ENVS)
-            one = np.where(index < NUM_ENVS // 2, kept, drawn)
+            kept, drawn = (index + episodes) % actions, generator.integers(actions, size=num_envs)
+            one = np.where(index < num_envs // 2, kept, drawn)
             # The same at half of the steps, and certainly another one at the others.
-            is_other = generator.integers(2, size=NUM_ENVS)
-            other = (one + is_other * generator.integers(1, max(2, actions), size=NUM_ENVS)) % actions
+            is_other = generator.integers(2, size=num_envs)
+            other = (one + is_other * generator.integers(1, max(2, actions), size=num_envs)) % actions
             steps = [play.step(action) for play, action in zip(plays, (one, other), strict=True)]
             is_same = _are_same(*seen)
             seen, reward, terminated, truncated, _ = zip(*steps, strict=True)
@@ -146,13 +152,13 @@ def only_answers(config: Config) -> bool:
     finally:
         for play in plays:
             play.close()
-    return earns_otherwise and bool(episodes.all())
+    return True if earns_otherwise and episodes.all() else None
 
 
 def _are_same(one: Any, other: Any) -> bool:
     """Whether two observations agree, NaNs too."""
     pairs = zip(leaves(one).values(), leaves(other).values(), strict=True)
-    return all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in pairs)
 
 
 def _played(config: Config) -> Iterator[tuple[Any, Array, Bools, Bools, Bools]]:

@@ -198,7 +198,11 @@ _NO_SUCCESS = "file.yaml: metric.name is mean_success, but CartPole-v1 defines n
             "--network.kwargs is {size: 3}, but .* searches network.kwargs.heads; leave it out",
         ),
         ({}, ["--learner.gama", "0.9"], "--learner.gama is not an option; did you mean --learner.gamma?"),
-        ({}, ["--learner.gamma", "2"], r"learner.gamma is 2 \(from --learner.gamma\): must be auto"),
+        (
+            {},
+            ["--learner.gamma", "2"],
+            r"learner.gamma is 2 \(from --learner.gamma\): must be auto, or a number",
+        ),
         (
             {},
             ["--network.core.num_heads", "3"],
