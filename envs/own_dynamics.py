@@ -14,7 +14,7 @@ from envs.entry_points import located
 from envs.errors import ANY_FAULT, TaskError
 from envs.guard import GuardedVectorEnv
 from envs.options import TaskOptions
-from envs.task import Task, native_task
+from envs.task import LONGEST_EPISODE, Task, native_task
 from envs.vector import Dynamics, brief, positive_int
 
 
@@ -60,7 +60,7 @@ def _facts(id: str, target: type[Dynamics], made: Dynamics) -> dict[str, Any]:
     return {
         "id": id,
         "description": entry_points.first_line(target) or f"{id}, a task of your own.",
-        "time_limit": None if limit is None else positive_int(f"task {id}: its time_limit", limit),
+        "time_limit": LONGEST_EPISODE if limit is None else positive_int(f"task {id}: its time_limit", limit),
         "success": success,
         "source": entry_points.source(id),
         "action_names": _action_names(id, made),

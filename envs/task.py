@@ -33,6 +33,10 @@ def match_name(id: str, pattern: str, right: str) -> re.Match[str]:
     raise ValueError(f"unknown task {id!r}; it must be {right}")
 
 
+LONGEST_EPISODE = 27_000
+"""The time limit of tasks whose episodes nothing else ends: Atari's half an hour, at 15 steps a second."""
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """The facts of a task, known without making it."""
@@ -61,11 +65,6 @@ class TaskSpec:
     """Names of the actions in their order; empty where they have none."""
     view: tuple[int, int] | None = None
     """(rows, columns) of the cells that a vector shows row by row, before what else it shows; None: none."""
-
-    @property
-    def may_never_end(self) -> bool:
-        """Whether nothing bounds the length of an episode."""
-        return self.time_limit is None and self.horizon is None
 
     def name_actions(self) -> tuple[str, ...]:
         """A word for each of Discrete actions: its name, or its number where it has none."""

@@ -1,5 +1,4 @@
 import argparse
-import dataclasses
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ import dtqn
 import envs
 from dtqn import cli
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.commands import argtypes, parser, trained
+from dtqn.commands import argtypes, parser
 from dtqn.settings import presets
 from dtqn.settings.config import Config, ConfigError, LearnerConfig, fields_of
 from dtqn.settings.presets import resolve, resolve_task
@@ -403,18 +402,6 @@ def evaluated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(playing, "evaluate_run", evaluate_run)
     return asked
-
-
-@pytest.mark.parametrize(
-    ("limit", "horizon", "told"), [(None, None, True), (60, None, False), (None, 50, False)]
-)
-@pytest.mark.usefixtures("evaluated")
-def test_an_evaluation_that_may_never_end_says_so(capsys, tmp_path, monkeypatch, limit, horizon, told):
-    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit, horizon=horizon)
-    monkeypatch.setattr(trained, "task_of", lambda config: spec)
-    assert cli.main(["eval", str(tmp_path)]) == 0
-    told_of = "warning: hallway has no time limit, so an episode may never end; Ctrl-C ends it\n"
-    assert capsys.readouterr().err == (told_of if told else "")
 
 
 def test_eval_prints_a_line_or_one_object(capsys, tmp_path, evaluated):

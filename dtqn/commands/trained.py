@@ -272,8 +272,6 @@ def _run_of(given: Mapping[str, Any]) -> tuple[RunDir, Config]:
 
 
 def _warn(directory: RunDir, config: Config) -> None:
-    """Warn of what matters about the run's task before its episodes are played."""
-    endless = f"{config.env} has no time limit, so an episode may never end; Ctrl-C ends it"
-    for warning in (directory.task_warning(config), endless if task_of(config).may_never_end else ""):
-        if warning:
-            print(f"warning: {warning}", file=sys.stderr)
+    """Warn where the run's task has changed, before its episodes are played."""
+    if warning := directory.task_warning(config):
+        print(f"warning: {warning}", file=sys.stderr)

@@ -16,6 +16,7 @@ from dtqn.training.evaluations import Evaluations
 from dtqn.training.metrics import Row, outcome, score
 from dtqn.training.setup import device_of, task_spec
 from dtqn.training.trainer import Trainer
+from envs.task import LONGEST_EPISODE
 
 _INEXACT = ", not exact: with new episodes, as the state of its environments could not be saved"
 
@@ -50,10 +51,9 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
     if resumed:
         exact = "" if trainer.resume_is_exact else _INEXACT
         lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
-    if task_spec(config).may_never_end:
-        lines["no limit"] = (
-            "a greedy episode may never end; Ctrl-C saves, and --task.time_limit N ends episodes"
-        )
+    if task_spec(config).time_limit == LONGEST_EPISODE:
+        limit = number(LONGEST_EPISODE)
+        lines["no limit"] = f"so episodes end after {limit} steps; --task.time_limit sets fewer"
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: without effect, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())

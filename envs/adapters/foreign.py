@@ -30,7 +30,7 @@ from envs.entry_points import brief_error, located
 from envs.errors import ANY_FAULT, NoPictureError, TaskError
 from envs.language import Language
 from envs.options import TaskOptions
-from envs.task import Task, TaskSpec
+from envs.task import LONGEST_EPISODE, Task, TaskSpec
 from envs.vector import AnyVectorEnv, AnyWrapper, FirstStep, Seed, Timestep, brief, generator, positive_int
 
 Plain = TypeVar("Plain", bound=PlainEnv)
@@ -54,7 +54,7 @@ class Facts(NamedTuple):
     """The facts that are seen by making a task once."""
 
     language: Language
-    time_limit: int | None
+    time_limit: int
     says_success: bool
     """Whether the info of a reset holds `is_success`."""
     render_modes: tuple[str, ...]
@@ -116,8 +116,10 @@ def _facts(recipe: Recipe) -> Facts:
             render_modes = tuple(env.metadata.get("render_modes", ()))
         except ANY_FAULT as error:  # a space that is not there, or has no place here
             raise ValueError(f"task {id} cannot be made: {brief_error(error)}") from None
-        _, info = PlainEnv(env, id, seen, done, None).timestep("reset", lambda: env.reset(seed=0))
-        facts = Facts(language, _time_limit(env), "is_success" in info, render_modes)
+        _, info = PlainEnv(env, id, seen, done, None, LONGEST_EPISODE).timestep(
+            "reset", lambda: env.reset(seed=0)
+        )
+        facts = Facts(language, _time_limit(env, recipe.time_limit), "is_success" in info, render_modes)
     if seen.left_out:
         print(f"{id}: {', '.join(seen.left_out)} is text and left out", file=sys.stderr)
     return facts
@@ -138,13 +140,14 @@ def _plain(kind: type[Plain], recipe: Recipe, success: SuccessRule | None, rende
         # pygame draws without a display, but its library says `error: XDG_RUNTIME_DIR is invalid`.
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     env = _make(*recipe, render_mode)
-    language = facts.language
-    return kind(env, recipe.id, language.observations, language.actions, success, render_mode is not None)
+    read, act = facts.language.observations, facts.language.actions
+    limit = recipe.time_limit or max(facts.time_limit, LONGEST_EPISODE)  # its own may differ by the episode
+    return kind(env, recipe.id, read, act, success, limit, draws=render_mode is not None)
 
 
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The smallest limit that is known: of Gymnasium's wrapper, or MiniGrid's own."""
-    limits = []
+def _time_limit(env: gymnasium.Env[Any, Any], asked: int | None) -> int:
+    """The smallest limit that is known: the one asked for, of Gymnasium's wrapper, or MiniGrid's own."""
+    limits = [] if asked is None else [asked]
     layer: Any = env
     while isinstance(layer, gymnasium.Wrapper):
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
@@ -152,7 +155,7 @@ def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
         layer = layer.env
     if _is_minigrid(env) and (own := int(cast(Any, env.unwrapped).max_steps)):  # some set it in their reset
         limits.append(own)
-    return min(limits, default=None)
+    return min(limits, default=LONGEST_EPISODE)
 
 
 def _is_minigrid(env: gymnasium.Env[Any, Any]) -> bool:
@@ -176,7 +179,7 @@ def _minigrid_codes(env: gymnasium.Env[Any, Any]) -> dict[str, gymnasium.Space[A
 def _make(
     id: str, time_limit: int | None, kwargs_json: str, render_mode: str | None
 ) -> gymnasium.Env[Any, Any]:
-    """The environment as its package makes it, with the time limit; `kwargs_json` are of its constructor."""
+    """The environment as its package makes it; `kwargs_json` are of its constructor."""
     kwargs = json.loads(kwargs_json)
     if not is_known(id):  # imports the package, in a process that has not done so yet
         raise ValueError(f"unknown task {id!r}")
@@ -192,7 +195,6 @@ def _make(
         make = functools.partial(
             gymnasium.make, name, time_limit, disable_env_checker=True, **wanted, **kwargs
         )
-        time_limit = None
     try:
         with contextlib.chdir("."), kept():  # constructors that change the working directory are common
             env = make()
@@ -200,7 +202,7 @@ def _make(
         raise ValueError(f"task {id} cannot be made: {located(error)}") from None
     if not isinstance(env, gymnasium.Env):
         raise ValueError(f"task {id} is not a gymnasium.Env: it makes a {type(env).__name__}")
-    return env if time_limit is None else gymnasium.wrappers.TimeLimit(env, time_limit)
+    return env
 
 
 def _target(id: str) -> Any:

@@ -94,6 +94,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         observations: how its observations are read.
         actions: how to act in it.
         success: the rule; None where the task defines no success.
+        time_limit: steps after which an episode that has not ended is truncated.
         draws: whether `env` was made to draw pictures.
     """
 
@@ -104,6 +105,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         observations: Observations,
         actions: Actions,
         success: SuccessRule | None,
+        time_limit: int,
         draws: bool = False,
     ) -> None:
         super().__init__(env)
@@ -113,11 +115,13 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._attempt = functools.partial(attempt, name)
         self._name, self._read, self._act, self._success = name, observations.read, actions.act, success
         self._parts = dict(parts(self.observation_space))
+        self._time_limit, self._elapsed = time_limit, 0
         self._return = self._size = 0.0  # sums of rewards and of their sizes
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> FirstStep:
         observation, _ = self.timestep("reset", lambda: self.env.reset(seed=seed, options=options))
         self._return = self._size = 0.0
+        self._elapsed = 0
         return self._seen(observation), self._info(False)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -127,7 +131,9 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not is_reward(number):
             raise self.error(reward_problem(brief(reward)))
         terminated = self._attempt("terminated", lambda: bool(terminated))
-        truncated = self._attempt("truncated", lambda: bool(truncated)) and not terminated
+        self._elapsed += 1
+        late = self._elapsed >= self._time_limit
+        truncated = (self._attempt("truncated", lambda: bool(truncated)) or late) and not terminated
         self._return += number
         self._size += abs(number)
         success = False

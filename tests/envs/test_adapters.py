@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 
 import envs
+from envs import own_dynamics
 from envs.adapters import foreign
 from envs.adapters.spaces import actions, channels_first, observations
 
@@ -120,6 +122,24 @@ def test_time_limit_truncates() -> None:
     assert envs.spec("CartPole-v1", time_limit=9).time_limit == 9
     with pytest.raises(ValueError, match=r"task.time_limit is 0; it must be an integer of at least 1"):
         envs.spec("CartPole-v1", time_limit=0)
+
+
+@pytest.mark.parametrize(
+    ("task", "module"), [("CliffWalking-v1", foreign), ("tests.envs.test_own:Endless", own_dynamics)]
+)
+def test_an_episode_that_nothing_else_ends_is_truncated(
+    task: str, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert envs.spec(task).time_limit == 27_000
+    monkeypatch.setattr(module, "LONGEST_EPISODE", 5)
+    foreign.forget()
+    env = envs.make_vector(task, 2, seed=1)
+    assert envs.spec(task).time_limit == 5
+    env.reset()
+    ends = [env.step(np.zeros(2, np.int64))[2:4] for _ in range(6)]
+    foreign.forget()
+    assert [step for step, (_, truncated) in enumerate(ends) if truncated.any()] == [4]
+    assert not any(terminated.any() for terminated, _ in ends)
 
 
 def test_seeds_decide_and_differ_between_environments() -> None:
@@ -267,7 +287,7 @@ def test_pictures() -> None:
 
 def test_a_registered_id_of_another_package() -> None:
     assert envs.spec("gymnasium.envs.classic_control:CartPole-v1").time_limit == 500
-    assert envs.spec("gymnasium.envs.classic_control:CartPoleEnv").time_limit is None
+    assert envs.spec("gymnasium.envs.classic_control:CartPoleEnv").time_limit == 27_000
 
 
 @pytest.mark.parametrize("id", INSTALLED)

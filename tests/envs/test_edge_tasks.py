@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import envs
@@ -174,6 +175,15 @@ def test_a_missing_package_is_one_line_with_the_command(id, capsys):
 def test_a_limit_that_is_set_in_reset_is_read():
     pytest.importorskip("minigrid")
     assert envs.spec("BabyAI-GoToObj-v0").time_limit == 64
+
+
+def test_a_limit_that_differs_by_the_episode_is_the_environments():
+    pytest.importorskip("minigrid")
+    assert envs.spec("BabyAI-GoToSeqS5R2-v0").time_limit == 100  # the first episode's
+    env = envs.make_vector("BabyAI-GoToSeqS5R2-v0", 8, seed=1)
+    env.reset()
+    steps = np.array([env.step(np.full(8, 6))[3] for _ in range(400)]).argmax(axis=0) + 1
+    assert set(steps) <= {100, 200, 300, 400} and steps.max() > 100
 
 
 @pytest.mark.parametrize(

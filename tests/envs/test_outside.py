@@ -99,7 +99,7 @@ def test_an_array_program_beside_the_user_is_checked_and_trained(
     monkeypatch.chdir(folder)
     envs.check_task("recall:Recall", kwargs={"length": 4})
     spec = envs.spec("recall:Recall")
-    assert (spec.success, spec.time_limit) == ("The cue was named.", None)
+    assert (spec.success, spec.time_limit) == ("The cue was named.", 27_000)
     task = ("--env", "recall:Recall", "--task.kwargs", "{length: 4}")
     told = printed(capsys, *task, *SMALL, "--run-dir", "recall")
     assert "film" not in told, "a task without pictures has none of its end"

@@ -17,6 +17,7 @@ from dtqn import cli
 from dtqn.training import chance_level, checkpoint, display, messages, session, trained, wandb_tracker
 from dtqn.training.directory import RunDir
 from dtqn.training.metrics import CLOCKS, read_rows
+from envs.task import LONGEST_EPISODE
 from tests import tiny
 from tests.training import fake, wandb_file
 from tests.training.fake import edited_checkpoint
@@ -322,13 +323,13 @@ def test_a_signal_after_the_end_of_a_run_changes_nothing(tmp_path, trainer, monk
     assert code == 0 and lines[-1].startswith("report   ")
 
 
-@pytest.mark.parametrize(("limit", "told"), [(None, 1), (50, 0)])
-def test_a_task_without_an_end_is_told_of(tmp_path, trainer, monkeypatch, limit, told):
-    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit, horizon=None)
+@pytest.mark.parametrize(("limit", "told"), [(LONGEST_EPISODE, 1), (50, 0)])
+def test_a_task_without_a_time_limit_is_told_of(tmp_path, trainer, monkeypatch, limit, told):
+    spec = dataclasses.replace(envs.spec("hallway"), time_limit=limit)
     monkeypatch.setattr(messages, "task_spec", lambda config: spec)
     code, lines = fake.start(tmp_path / "run", env="hallway")
     assert code == 0
-    assert sum("a greedy episode may never end" in line for line in lines) == told
+    assert sum("episodes end after 27 000 steps" in line for line in lines) == told
 
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB of which\nnone"
