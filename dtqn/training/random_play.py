@@ -32,9 +32,9 @@ ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
 TWIN_STEPS, TWIN_EPISODES = 1250, 4
 """Vector steps of each of two plays of the same episodes; fewer where each environment has seen so many."""
-LARGEST = 25.0
-"""The most that a single scaled reward may be. Where random actions find a rare reward once or twice, the
-spread that they see is far smaller than for an agent that finds it each time."""
+LARGEST, RARE = 25.0, 5.0
+"""The most that a single scaled reward may be; what the largest one is where it would be more. There random
+actions have found it once or twice, and an agent that finds it each time sees a far larger spread."""
 FARTHEST = 10.0
 """The most that a normalised number of these steps may be, for the same reason."""
 
@@ -80,8 +80,8 @@ def _note(seen: Moments, encoder: NumericEncoder, inputs: tuple[Tensor]) -> None
 def measure(config: Config, network: QNetwork) -> Config:
     """Set what normalises in `network`; `config` with a number for each of `SETTLED`.
 
-    The reward scale is 1 / sigma of the returns, at most `LARGEST` for the largest reward; 1 where nothing is
-    earned.
+    The reward scale is 1 / sigma of the returns. Where that makes a reward more than `LARGEST`, the largest
+    one becomes `RARE` instead. It is 1 where nothing is earned.
     """
     if config.learner.gamma == "auto":
         config = config.replaced("learner.gamma", 0.0 if only_answers(config) else GAMMA)
@@ -108,7 +108,12 @@ def measure(config: Config, network: QNetwork) -> Config:
         return config
     reward, *ends = map(np.array, zip(*steps, strict=True))
     sigma, largest = spread(reward, *ends, gamma=config.learner.discount_factor), np.abs(reward).max()
-    scale = min(1 / sigma, LARGEST / largest) if sigma > 0 else 1.0
+    if sigma == 0:
+        scale = 1.0
+    elif largest / sigma > LARGEST:
+        scale = RARE / largest
+    else:
+        scale = 1 / sigma
     return config.replaced("learner.reward_scale", scale)
 
 

@@ -14,7 +14,7 @@ from dtqn.settings.presets import resolve
 from dtqn.training import random_play
 from dtqn.training.checkpoint import read_about
 from dtqn.training.directory import RunDir
-from dtqn.training.random_play import FARTHEST, LARGEST, Moments, measure, spread
+from dtqn.training.random_play import FARTHEST, Moments, measure, spread
 from dtqn.training.session import restored_trainer
 from dtqn.training.setup import make_network
 from dtqn.training.trained import load_network
@@ -146,9 +146,11 @@ def test_equal_rewards_at_every_step_are_not_taken_for_no_spread():
     assert measured(resolve(None, {"env": "t-maze-passive-500"}, {})) == pytest.approx(500, rel=0.01)
 
 
-def test_a_rare_reward_is_no_larger_than_a_bound_and_none_leaves_rewards_as_they_are(monkeypatch):
-    """Random actions reach the end of `hallway` now and then, for a reward of 1 or -1."""
-    assert measured(resolve(None, {"env": "hallway"}, {})) == LARGEST
+def test_a_rare_reward_is_scaled_to_a_bound_and_none_leaves_rewards_as_they_are(monkeypatch):
+    """Random actions reach the end of `hallway` now and then, for a reward of 1 or -1: 26.2 sigmas."""
+    assert measured(resolve(None, {"env": "hallway"}, {})) == 5
+    monkeypatch.setattr(random_play, "LARGEST", 26.3)
+    assert measured(resolve(None, {"env": "hallway"}, {})) == pytest.approx(26.2, abs=0.05)
     monkeypatch.setattr(random_play, "ENV_STEPS", 32)
     assert measured(resolve(None, {"env": "heavenhell"}, {})) == 1.0
 
