@@ -23,8 +23,8 @@ from benchmarks.options import one_line_errors
 ROWS: Final = Path("docs/results/summary.yaml")
 SUITES: Final = (Path("docs/benchmarks/recipe/held-out.yaml"), Path("docs/benchmarks/catalogue.yaml"))
 """The tasks and their budgets; the records of each stand next to it."""
-SECOND: Final = Path("docs/benchmarks/recipe/second.yaml")
-"""The tasks that the second recipe changes: only runs with that one count there."""
+LATER: Final = (Path("docs/benchmarks/recipe/second.yaml"), Path("docs/benchmarks/recipe/third.yaml"))
+"""The tasks that a later recipe changes: only runs with that one count there."""
 COLUMNS: Final = {"gtrxl": "gtrxl", "lstm": "lstm", "drqn": "drqn", "dqn": "no memory"}
 """By agent, the head of its column."""
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
@@ -61,10 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, metavar="N", help="the first N rows alone")
     args = parser.parse_args(arguments)
     rows = yaml.safe_load(ROWS.read_text(encoding="utf-8"))
-    first = [run for suite in SUITES for run in recipe.read(suite, suite.with_suffix(".jsonl"))]
-    changed = areas.scores_of(SECOND)
-    runs = [run for run in first if run.task not in changed]
-    runs += recipe.read(SECOND, SECOND.with_suffix(".jsonl"))
+    runs = [run for suite in SUITES for run in recipe.read(suite, suite.with_suffix(".jsonl"))]
+    for suite in LATER:
+        changed = areas.scores_of(suite)
+        runs = [run for run in runs if run.task not in changed]
+        runs += recipe.read(suite, suite.with_suffix(".jsonl"))
     print(table(runs, rows[: args.rows]))
 
 

@@ -76,13 +76,14 @@ def test_the_pages_show_what_the_command_prints(
 def test_every_task_of_the_suites_is_in_one_row() -> None:
     rows = yaml.safe_load((ROOT / summary.ROWS).read_text(encoding="utf-8"))
     named = [task for row in rows for task in row["tasks"]]
-    suites = [*summary.SUITES, summary.SECOND]
+    suites = [*summary.SUITES, *summary.LATER]
     tasks = {name for suite in suites for name in areas.scores_of(ROOT / suite)}
     assert sorted(named) == sorted(tasks)
 
 
 @pytest.mark.parametrize(
-    ("suite", "page"), [("held-out", "table"), ("second", "second"), ("development", "development")]
+    ("suite", "page"),
+    [("held-out", "table"), ("second", "second"), ("third", "third"), ("development", "development")],
 )
 def test_the_table_of_a_recipe_is_of_its_records(
     capsys: pytest.CaptureFixture[str], suite: str, page: str
