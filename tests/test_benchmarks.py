@@ -19,6 +19,7 @@ from benchmarks import (
     checkouts,
     cost,
     gpu,
+    online,
     parameters,
     pool,
     random_play,
@@ -28,6 +29,7 @@ from benchmarks import (
 from benchmarks.agent import flop_per_update
 from dtqn.experiments.scores import Score
 from dtqn.training.trainer import Trainer
+from tests.tiny import train
 
 DOCS = Path(parameters.__file__).parents[1] / "docs"
 
@@ -222,3 +224,31 @@ def test_areas_and_their_differences_by_hand() -> None:
     assert difference._replace(by_task={"b": -1.0}, error=math.nan).verdict == "one seed tells nothing"
     assert "+0.200" in areas.table(found, "old")
     assert "no run in common" in areas.table(found | {("c", "other", 0): 0.5}, "old")
+
+
+@pytest.mark.parametrize(("epsilon", "gamma"), [("0", "0.5"), ("1", "1")])
+def test_online_returns_are_those_of_the_actor_as_the_run_left_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], epsilon: str, gamma: str
+) -> None:
+    """Without exploration they are the greedy ones; with it alone, those of random actions."""
+    explores = ("--actor.exploration", "annealed", "--actor.epsilon-final", epsilon)
+    quiet = (
+        "--actor.burst-share",
+        "0",
+        "--actor.untried-share",
+        "0",
+        "--actor.epsilon-anneal-env-steps",
+        "0",
+    )
+    run = train(tmp_path / "run", "lstm", "--env", "bsuite-memory-len-3", *explores, *quiet)
+    found = tmp_path / "found.json"
+    assert online.main([str(run), "--gamma", gamma, "--episodes", "400", "--json", str(found)]) == 0
+    (row,) = json.loads(found.read_text())["runs"]
+    if epsilon == "0":
+        assert row["online"] == row["greedy"]
+    else:
+        assert abs(row["online"]) < 3 * row["online_error"]
+    # Every episode earns 1 or -1 at its last step, the fourth.
+    assert row["online"] ** 2 + 399 * row["online_error"] ** 2 == pytest.approx(float(gamma) ** 6)
+    assert online.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
