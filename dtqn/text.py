@@ -1,4 +1,4 @@
-"""Numbers, durations, tables and errors as people read them."""
+"""Numbers, tables and errors as people read them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,6 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-
-
-def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3.5 h` or `2.1 days`."""
-    for unit, length, end in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 36)):
-        if seconds / length < end:
-            return f"{seconds / length:.{int(unit == 'h')}f} {unit}"
-    return f"{seconds / 86400:.1f} days"
 
 
 def size(count: float) -> str:

@@ -8,8 +8,6 @@ import pytest
 
 from dtqn import text
 
-_MINUTE, _HOUR = 60, 3600
-
 
 def test_columns_stand_below_each_other() -> None:
     assert text.columns([["a", "long", "x"], ["wide", "b", ""]]) == ["a     long  x", "wide  b"]
@@ -49,11 +47,6 @@ def test_words_of_columns_stay_whole_and_names_keep_their_ends() -> None:
         (text.size, {999: "999 bytes", 1000: "1 kB", 12345678: "12.3 MB", 2e13: "20 TB"}),
         (text.one_line, {ValueError("a\n  b"): "ValueError: a b", " plain\ttext ": "plain text"}),
         (text.one_line, {"x" * 1000: "x" * 200}),
-        (
-            text.duration,
-            {0.2: "0 s", 89: "89 s", 90: "2 min", 89 * _MINUTE: "89 min"},
-        ),
-        (text.duration, {1.5 * _HOUR: "1.5 h", 35 * _HOUR: "35.0 h", 36 * _HOUR: "1.5 days"}),
     ],
 )
 def test_a_value_is_written_as_people_would_say(written: Any, expected: dict[Any, str]) -> None:

@@ -209,7 +209,8 @@ def of_run(config: Config, result: Mapping[str, Any], rows: Sequence[Row]) -> Re
         kept_rows = _evaluations(evaluations, most, config.total_env_steps)
         kept = _columns(kept_rows, [*_CLOCKS, *_EVALUATION, *_ADDED])
         record = Record.model_validate({**known, "evaluations": kept})
-        if len(_text(record)) < LARGEST_BYTES or most <= 1:  # settings are long indeed
+        # The first row of a power of two and the last one always stay, however long the settings are.
+        if len(_text(record)) < LARGEST_BYTES or most < 4:
             return record
         most //= 2
 

@@ -33,7 +33,7 @@ class NetworkConfig(Group):
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """Settings of a core's and an encoder's own, as code from before they were apart reads them."""
+        """What a core and an encoder of the user's own are given; empty if they are the suite's."""
         return {**getattr(self.encoder, "kwargs", {}), **getattr(self.core, "kwargs", {})}
 
 

@@ -276,11 +276,11 @@ def kept_of_preset(config: Config) -> dict[str, bool]:
 def _env_presets(env: Any) -> list[Shared]:
     """The presets whose names begin the task's name, longer ones over shorter ones.
 
-    Such a name ends where a word ends, so no small letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
+    Such a name ends where a word ends, so no letter follows: `ALE/Pong-v5`, `MiniGrid-MemoryS7-v0`.
     None is for a task of the form `module:Class`, however a user has called that module.
     """
     if entry_points.split(str(env)):
         return []
     files = (CONFIGS / "envs").glob("*.yaml")
-    families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![a-z])", str(env))]
+    families = [path for path in files if re.match(rf"{re.escape(path.stem)}(?![A-Za-z])", str(env))]
     return [Shared.of_file(path) for path in sorted(families, key=lambda path: len(path.stem))]

@@ -96,7 +96,7 @@ def save(
     temporary, whole = folder / f".{name}.tmp", folder / name
     try:
         with _writing(whole):
-            _remove(*(path for path in (temporary, whole) if _is_ours(path)))
+            _remove(temporary, whole)
             temporary.mkdir()
             save_file({name: _independent(x) for name, x in weights.items()}, temporary / _NETWORK)
             sync(temporary / _NETWORK)
@@ -107,7 +107,7 @@ def save(
     except BaseException:
         _remove(temporary, *([] if _pointed(folder) == name else [whole]))
         raise
-    _remove(*(other for other in _completed(folder) if other != whole and _is_ours(other)))
+    _remove(*(other for other in _completed(folder) if other != whole))
     return whole
 
 
@@ -341,7 +341,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _remove(*paths: Path) -> None:
-    for path in paths:
+    """Those that are ours; what somebody has put into a folder stays, with the folder."""
+    for path in filter(_is_ours, paths):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -131,6 +131,8 @@ def test_a_long_run_has_a_small_record_with_its_last_rows(tmp_path):
     assert len(evaluations) > 50 and len(tallies) > 50
     few = of_run(config, _result(config, _rows(100, 256)), _rows(100, 256))
     assert len(few.rows) == 356, "nothing is left out of what fits"
+    wordy = _config(env="tests.toy:Echo", **{"task.kwargs": {"text": "x" * LARGEST_BYTES}})
+    assert of_run(wordy, _result(wordy, rows), rows).rows, "the settings alone are longer"
 
 
 def test_a_table_is_the_same_however_many_rows_a_record_keeps(tmp_path):

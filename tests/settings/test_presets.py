@@ -212,6 +212,7 @@ def test_every_agent_has_settings_for_the_tasks_of_every_file(path):
     [
         ("MiniGrid-MemoryS7-v0", ["MiniGrid"]),
         ("MiniGridworld-v0", []),
+        ("ALEX-v0", []),
         ("ALE/Pong-v5", ["ALE"]),
         ("my-MiniGrid-MemoryS7-v0", []),
         ("ALE:Corridor", []),  # of a user's own module, however it is called

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dtqn.cli import main
+from dtqn.settings.config import ConfigError
 from dtqn.training import checkpoint
 from tests import hostile
 from tests.tiny import refused
@@ -117,7 +118,10 @@ def test_only_checkpoints_of_the_run_are_removed(run):
     about, weights = checkpoint.load_weights(folder)
     checkpoint.save(folder, 999_999, weights, checkpoint.load_state(folder), about)
     assert not old.exists()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        checkpoint.save(folder, 12, weights, checkpoint.load_state(folder), about)
     assert [file.read_text() for file in mine] == ["mine"] * 3
+    assert not (folder / ".12.tmp").exists() and checkpoint.current(folder).name == "999999"
 
 
 def test_a_folder_of_checkpoints_may_be_on_another_disk(run, capsys):
