@@ -4,7 +4,7 @@
 
 A run's area is the mean of its evaluations' score over its env steps, 0 for random play and 1 for the best. A
 variant's difference to the baseline is paired by task and seed; its error comes from the paired differences'
-deviation within tasks, pooled over these.
+deviation within tasks, pooled over these. Its time is the median over these pairs, a share of the baseline's.
 """
 
 from __future__ import annotations
@@ -89,31 +89,35 @@ def runs_of(suite: Path, records: Sequence[Path]) -> list[tuple[dict[str, Any], 
     return [(run, scores[run["env"]]) for run in runs]
 
 
-def read(suite: Path, records: Sequence[Path]) -> Areas:
-    """The areas of a suite's runs; errors as of `runs_of`."""
-    return {
-        (run["env"], run["agent"], run["seed"]): area(run["evaluations"], score)
-        for run, score in runs_of(suite, records)
-    }
+def read(suite: Path, records: Sequence[Path]) -> tuple[Areas, Areas]:
+    """The areas of a suite's runs, and their seconds; errors as of `runs_of`."""
+    runs = {(run["env"], run["agent"], run["seed"]): (run, score) for run, score in runs_of(suite, records)}
+    areas = {key: area(run["evaluations"], score) for key, (run, score) in runs.items()}
+    return areas, {key: run["result"]["seconds"] for key, (run, _) in runs.items()}
 
 
-def table(areas: Areas, baseline: str) -> str:
-    """A line a variant: its mean area, and its difference to the baseline, task by task and in the mean."""
+def table(areas: Areas, seconds: Areas, baseline: str) -> str:
+    """A line a variant: its mean area, its difference to the baseline by task and in the mean, its time."""
     tasks, agents = (list(dict.fromkeys(key[place] for key in areas)) for place in (0, 1))
     if baseline not in agents:
         raise ConfigError(f"--baseline is {baseline}; there are {', '.join(agents)}")
-    rows = [["agent", "area", *(task.rpartition(":")[2] for task in tasks), "mean", "error", "verdict"]]
+    rows = [
+        ["agent", "area", *(task.rpartition(":")[2] for task in tasks), "mean", "error", "time", "verdict"]
+    ]
     for agent in agents:
         own = f"{statistics.fmean(x for (_, name, _), x in areas.items() if name == agent):.3f}"
         if agent == baseline:
-            rows.append([agent, own, *[""] * (len(tasks) + 2), "the baseline"])
+            rows.append([agent, own, *[""] * (len(tasks) + 3), "the baseline"])
             continue
-        if not any((task, baseline, seed) in areas for task, name, seed in areas if name == agent):
-            rows.append([agent, own, *[""] * (len(tasks) + 2), "no run in common"])
+        pairs = [((task, agent, seed), (task, baseline, seed)) for task, name, seed in areas if name == agent]
+        shares = [seconds[own] / seconds[other] for own, other in pairs if other in areas]
+        if not shares:
+            rows.append([agent, own, *[""] * (len(tasks) + 3), "no run in common"])
             continue
         found = Difference.of(areas, agent, baseline)
         each = [f"{found.by_task[task]:+.3f}" if task in found.by_task else "-" for task in tasks]
-        rows.append([agent, own, *each, f"{found.mean:+.3f}", f"{found.error:.3f}", found.verdict])
+        time = f"{statistics.median(shares):.2f}"
+        rows.append([agent, own, *each, f"{found.mean:+.3f}", f"{found.error:.3f}", time, found.verdict])
     return "\n".join(columns(rows))
 
 
@@ -124,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("records", type=Path, nargs="+")
     parser.add_argument("--baseline", required=True)
     given = parser.parse_args(arguments)
-    print(table(read(given.suite, given.records), given.baseline))
+    print(table(*read(given.suite, given.records), given.baseline))
 
 
 if __name__ == "__main__":

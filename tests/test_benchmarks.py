@@ -222,8 +222,11 @@ def test_areas_and_their_differences_by_hand() -> None:
     assert difference._replace(mean=0.05).verdict == "goes"
     assert difference._replace(by_task={"a": 1.0, "b": -0.21}).verdict == "goes: b falls"
     assert difference._replace(by_task={"b": -1.0}, error=math.nan).verdict == "one seed tells nothing"
-    assert "+0.200" in areas.table(found, "old")
-    assert "no run in common" in areas.table(found | {("c", "other", 0): 0.5}, "old")
+    special = {("a", "new", 0): 11.0, ("b", "new", 0): 13.0, ("b", "old", 1): 4.0}
+    seconds = dict.fromkeys(found, 10.0) | special
+    *_, new, _ = areas.table(found, seconds, "old").splitlines()
+    assert new.split()[-3:] == ["1.20", "more", "seeds"]  # of shares of 1.1, 1, 1.3 and 2.5
+    assert "no run in common" in areas.table(found | {("c", "other", 0): 0.5}, seconds, "old")
 
 
 @pytest.mark.parametrize(("epsilon", "gamma"), [("0", "0.5"), ("1", "1")])
