@@ -484,7 +484,7 @@ def _with_recorded_settings(monkeypatch: pytest.MonkeyPatch, file: Path) -> None
 
 
 _GIVEN = ("concentration-values", "popgym-reward-scale", "step-size", "pqn-popgym")
-_GONE = ("benchmarks/t-maze-optimism", "results/memory-modes", "results/t-maze")
+_GONE = ("results/memory-modes", "results/t-maze")
 """Tables of runs with OPIQ's bonus."""
 
 
