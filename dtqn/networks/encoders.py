@@ -209,8 +209,8 @@ def observation_encoder(
         case gymnasium.spaces.Box() if _is_picture(space):
             return PictureEncoder(shape=space.shape, divisor=divisor(space), image_encoder=image_encoder)
         case gymnasium.spaces.Box():
-            size, over = int(np.prod(space.shape)), divisor(space)
-            return NumericEncoder(size=size, divisor=over, normalise=normalise and over == 1)
+            size, over = int(np.prod(space.shape)), 1.0 if normalise else divisor(space)
+            return NumericEncoder(size=size, divisor=over, normalise=normalise)
     raise ValueError(
         f"observation space {space} has no encoder; Discrete, MultiDiscrete, MultiBinary, Box and a Dict of "
         "these have"

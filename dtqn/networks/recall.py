@@ -57,6 +57,8 @@ def codes(space: gymnasium.Space) -> Codes | None:
     return None
 
 
+MOST_CODES = 2000
+"""More would make each step's logits the larger part of an update."""
 MOST_CASES = 16
 """Cases in which a value counts apart, at most."""
 
@@ -72,9 +74,10 @@ def cases(parts: Mapping[str, gymnasium.Space]) -> dict[str, int]:
 
 
 def with_values(space: gymnasium.Space) -> dict[str, tuple[gymnasium.Space, Codes]]:
-    """Its parts that have values, by key; "" for a space that is no Dict. Empty where none has."""
+    """Its parts that have values and not too many, by key; "" for a space that is no Dict."""
     parts = dict(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
-    return {key: (part, held) for key, part in parts.items() if (held := codes(part)) is not None}
+    found = {key: (part, held) for key, part in parts.items() if (held := codes(part)) is not None}
+    return {key: (part, held) for key, (part, held) in found.items() if held.size <= MOST_CODES}
 
 
 class Shown(nn.Module):

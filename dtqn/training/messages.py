@@ -53,7 +53,7 @@ def introduction(config: Config, directory: RunDir, trainer: Trainer, resumed: b
         lines["resumed"] = f"at {number(trainer.env_steps)} env steps{exact}"
     if task_spec(config).time_limit == LONGEST_EPISODE:
         limit = number(LONGEST_EPISODE)
-        lines["no limit"] = f"so episodes end after {limit} steps; --task.time_limit sets fewer"
+        lines["no limit"] = f"is set: endless episodes are cut after {limit} steps (--task.time_limit)"
     if unread := presets.unread(config):
         lines["unread"] = f"{', '.join(unread)}: without effect, given the other settings"
     return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
@@ -89,16 +89,17 @@ def runs_away(learner: LearnerConfig, row: Row) -> str:
     """One line where Q-values promise far more than the policy earns; else empty.
 
     The gap is large if it exceeds the mean return, the returns' spread and a scaled reward of 1. It does not
-    count what a time limit may cut off. With novelty, which is never earned, nothing is said.
+    count what a time limit may cut off. Nothing is said with novelty, which is never earned, and with a gamma
+    of 0, where the first reward alone is promised.
 
     Args:
         learner: with its numbers settled.
         row: an evaluation.
     """
     promised, earned = row.get("eval/value_estimate"), row.get("eval/discounted_return")
-    if promised is None or earned is None or learner.reads_novelty:
-        return ""
     gamma = learner.discount_factor
+    if promised is None or earned is None or learner.reads_novelty or gamma == 0:
+        return ""
     within_limit = promised * (1 - gamma ** (row["eval/length"] or 0))
     spread = (row.get("eval/return_error") or 0) * math.sqrt(row["eval/episodes"] or 0)
     if within_limit - earned <= max(abs(earned), spread, 1 / learner.scale):

@@ -34,7 +34,7 @@ from dtqn.training.setup import (
     task_spec,
 )
 from dtqn.types import leaves
-from envs.adapters.spaces import part_name
+from envs.adapters.spaces import part_name, parts
 from replay import replay_bytes
 
 
@@ -199,6 +199,11 @@ def planned_updates(config: Config) -> int:
     return max(1, (rollouts - within_warmup) * per_rollout)
 
 
+def _values(space: spaces.Space) -> int:
+    """How many values an embedding of these observations holds."""
+    return int(np.sum(getattr(space, "nvec", getattr(space, "n", 0)), dtype=np.int64))
+
+
 _SMALL = 1_000_000
 """Numbers in one matrix of each layer of a network that is made in passing, to be counted."""
 
@@ -212,7 +217,8 @@ def _counted_network(config: Config) -> QNetwork:
     network = config.network
     mlp_width, num_layers = (getattr(network.core, name, 1) for name in ("mlp_width", "num_layers"))
     widest = max(network.width, mlp_width, network.head_width)
-    if num_layers * network.width * widest <= _SMALL:
+    values = sum(_values(space) for _, space in parts(task_spec(config).observation_space))
+    if network.width * max(num_layers * widest, values) <= _SMALL:
         return make_network(config)
     with torch.device("meta"):
         return make_network(config)

@@ -31,7 +31,7 @@ GAMMA = 0.985
 ENV_STEPS, NUM_ENVS = 10_000, 32
 """Of random actions; they are not counted among a run's own."""
 TWIN_STEPS, TWIN_EPISODES = 1250, 4
-"""Vector steps of each of two plays of the same episodes; fewer where each environment has seen so many."""
+"""Vector steps of each of two plays of the same episodes at most, and episodes that each environment sees."""
 LARGEST, RARE = 25.0, 5.0
 """The most that a single scaled reward may be; what the largest one is where it would be more. There random
 actions have found it once or twice, and an agent that finds it each time sees a far larger spread."""
@@ -136,7 +136,7 @@ def _are_answers(config: Config, num_envs: int) -> bool | None:
     index, episodes, earns_otherwise = np.arange(num_envs), np.zeros(num_envs, int), False
     try:
         seen: Any = [play.reset()[0] for play in plays]
-        for _ in range(TWIN_STEPS):
+        for step in range(TWIN_STEPS):
             kept, drawn = (index + episodes) % actions, generator.integers(actions, size=num_envs)
             one = np.where(index < num_envs // 2, kept, drawn)
             # The same at half of the steps, and certainly another one at the others.
@@ -152,7 +152,8 @@ def _are_answers(config: Config, num_envs: int) -> bool | None:
                 return False
             earns_otherwise |= bool(differs.any())
             episodes += terminated[0] | truncated[0]
-            if episodes.min() == TWIN_EPISODES:
+            # Short episodes are seen more often: a rare answer to several actions may come in one of many.
+            if episodes.min() >= TWIN_EPISODES and (step + 1) * NUM_ENVS >= ENV_STEPS:
                 break
     finally:
         for play in plays:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import gymnasium
 import numpy as np
 
-from envs.adapters.spaces import Actions, Observations, part_name, parts
+from envs.adapters.spaces import Actions, Observations, each, part_name, parts
 from envs.checks import NUMBERS, is_reward, picture_problem, reward_problem, tuple_problem
 from envs.entry_points import located, place_of
 from envs.errors import ANY_FAULT, TaskError
@@ -180,7 +180,7 @@ class PlainEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 wrong = found[found != found.astype(dtype)]
                 if wrong.size:
                     raise self.error(f"its {part_name(key)} holds {wrong.flat[0]}; its space is {dtype}")
-        return seen
+        return each(np.array, seen)  # a copy, as environments may share the array that they fill
 
     def timestep(self, what: str, call: Callable[[], Any]) -> Any:
         """The values that `reset` or `step` returns: as many as it must be, the last of them a dict."""

@@ -55,6 +55,16 @@ class Counting(gymnasium.Env[Any, Any]):
         return np.full((2, 2, 3), self.t, np.uint8)
 
 
+class Shared(Counting):
+    """All fill and return one array."""
+
+    seen = np.zeros(3, np.int64)
+
+    def observation(self) -> Any:
+        self.seen[:] = super().observation()
+        return self.seen
+
+
 class Nested(gymnasium.Env[Any, Any]):
     """Every kind of observation at once."""
 
@@ -109,6 +119,12 @@ def test_timesteps_are_those_of_a_native_task() -> None:
     acted = env.unwrapped.envs[1].unwrapped.acted  # type: ignore[attr-defined]
     assert len(acted) == 7
     assert [np.array(a).tolist() for a in acted] == [[1, 6]] * 7
+
+
+def test_environments_may_share_the_array_that_they_fill() -> None:
+    shared, own = (envs.make_vector(f"{__name__}:{name}", 3, seed=1) for name in ("Shared", "Counting"))
+    np.testing.assert_array_equal(shared.reset()[0], own.reset()[0])
+    np.testing.assert_array_equal(shared.step(np.zeros(3, int))[0], own.step(np.zeros(3, int))[0])
 
 
 def test_time_limit_truncates() -> None:

@@ -132,6 +132,10 @@ def test_floats_are_taken_as_they_are_and_bytes_over_their_bound() -> None:
         vector = modules.encoder(space)
         assert isinstance(vector, NumericEncoder)
         assert vector(torch.tensor([[numbers]]))[0, 0].tolist() == [0.25, 0.5, 1.0]
+    normalised = modules.step_encoder(Box(0, 255, (1,), np.uint8), normalise=True).observation
+    normalised.mean.data.fill_(1)
+    normalised.factor.data.fill_(4)
+    assert normalised(torch.tensor([[[0], [2]]], dtype=torch.uint8)).flatten().tolist() == [-4, 4]
     matrix = modules.encoder(Box(-1, 1, (2, 3)))
     assert isinstance(matrix, NumericEncoder)
 

@@ -128,7 +128,7 @@ def test_the_loss_by_hand() -> None:
 
 def test_neither_an_agent_without_memory_nor_one_that_sees_numbers_is_asked() -> None:
     assert not isinstance(make("discrete", core="none", recall_weight=0.5).head, RecallingHead)
-    for space in (spaces.Box(-1, 1, (3,)), spaces.Dict(a=spaces.Box(0, 1))):
+    for space in (spaces.Box(-1, 1, (3,)), spaces.Dict(a=spaces.Box(0, 1)), spaces.Discrete(2001)):
         assert not with_values(space)
         built = build(NetworkConfig(recall_weight=0.5), space, 2)
         assert not isinstance(built.head, RecallingHead)

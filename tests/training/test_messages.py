@@ -27,3 +27,4 @@ def test_a_promise_far_above_what_is_earned_is_told(promised, earned, length, er
     line = runs_away(learner, row)
     assert line.startswith("Q-values promise" if told else "") and bool(line) == told
     assert runs_away(learner.model_copy(update={"repeat_cost": 0.1}), row) == ""
+    assert runs_away(learner.model_copy(update={"gamma": 0.0}), row) == ""

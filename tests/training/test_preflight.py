@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import mmap
 import re
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
+import envs
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.untried import Untried
 from dtqn.settings import presets
@@ -76,6 +79,13 @@ def test_a_network_that_fits_nowhere_is_counted() -> None:
         config_of("gtrxl", **{"network.width": "300000", "network.core.num_heads": "2"})
     )
     assert plan["networks"] > 8 * 4 * 2 * 12 * 300_000**2  # two layers of GRU gates: 12 matrices each
+
+
+def test_so_is_one_that_reads_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = dataclasses.replace(envs.spec("hallway"), observation_space=spaces.Discrete(10**9))
+    for module in (preflight, setup):
+        monkeypatch.setattr(module, "task_spec", lambda config: spec)
+    assert preflight.plan_bytes(config_of("lstm"))["networks"] > 8 * 10**9
 
 
 def test_a_start_does_not_import_the_compiler_of_torch() -> None:

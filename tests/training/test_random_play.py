@@ -31,10 +31,10 @@ class Answers(gymnasium.Env):
     """Six steps; answers to a random number earn 1. What else an action changes is `changes`."""
 
     observation_space = gymnasium.spaces.Discrete(2)
-    action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, changes="nothing"):
         self.changes = changes
+        self.action_space = gymnasium.spaces.Discrete(4 if changes == "a rare reward" else 2)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -48,13 +48,18 @@ class Answers(gymnasium.Env):
         ended = len(self.taken) == 6
         if ended and self.changes == "a later reward":
             earned += self.taken[0]
+        if self.changes == "a rare reward":  # one in 1024 episodes
+            earned += self.taken == [2, 0, 3, 1, 2, action]
         if self.changes == "the end" and sum(self.taken) == 5:
             ended = True
         shown = len(self.taken) % 2 * action if self.changes == "observations" else self.shown
         return shown, earned, ended, False, {}
 
 
-@pytest.mark.parametrize("changes", ["nothing", "a later reward", "the end", "observations", "no reward"])
+_CHANGES = ("nothing", "a later reward", "a rare reward", "the end", "observations", "no reward")
+
+
+@pytest.mark.parametrize("changes", _CHANGES)
 def test_the_discount_is_0_only_where_an_action_changes_nothing_but_its_own_reward(changes):
     config = resolve(None, {"env": f"{__name__}:Answers", "task.kwargs": {"changes": changes}}, {})
     gamma = measure(config, make_network(config)).learner.gamma

@@ -329,7 +329,7 @@ def test_a_task_without_a_time_limit_is_told_of(tmp_path, trainer, monkeypatch, 
     monkeypatch.setattr(messages, "task_spec", lambda config: spec)
     code, lines = fake.start(tmp_path / "run", env="hallway")
     assert code == 0
-    assert sum("episodes end after 27 000 steps" in line for line in lines) == told
+    assert sum("endless episodes are cut after 27 000 steps" in line for line in lines) == told
 
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB of which\nnone"
