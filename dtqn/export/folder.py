@@ -175,7 +175,6 @@ def _needed(config: Config) -> str:
 
 CERTIFICATE = "certificate.json"
 _FORMAT = 2
-"""Format 1 had no digests of the card and of the rows, but of what training anew was compared with."""
 _PICTURES = ("learning_curve.png", "evaluation.gif")
 _PACKAGES = ("dtqn", "torch", "numpy", "gymnasium")
 """Those that decide the digits of an agent's episodes."""
@@ -207,7 +206,7 @@ class Certificate(BaseModel):
     """What is read of `certificate.json`."""
 
     model_config = ConfigDict(strict=True)
-    format: Literal[1, 2]
+    format: Literal[2]
     exported: dict[str, Any]
     """`made_here`, of the export."""
     scores: dict[str, Score]

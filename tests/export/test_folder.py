@@ -116,7 +116,7 @@ def test_the_certificate_says_what_there_is(tiny_run: Path, exported: Path) -> N
         ("scores.best", None, "scores.best is None: must be "),
         ("exported", ..., "exported is missing"),
         ("files", 5, "files is 5: must be "),
-        ("format", 3, "format is 3: must be 1 or 2"),
+        ("format", 1, "format is 1: must be 2"),
     ],
 )
 def test_a_damaged_certificate_is_refused_in_one_line(

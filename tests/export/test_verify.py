@@ -11,15 +11,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-import dtqn
 from dtqn import cli
 from dtqn.acting.episode_intervals import wilson_interval
 from dtqn.acting.evaluation import EvaluationResult
-from dtqn.export import folder, verify
+from dtqn.export import verify
 from dtqn.training import trained
 from tests.export.edits import edit_json, set_value
-
-OLD = Path(__file__).parents[1] / "data" / "exported-format-1"
 
 
 def _verified(
@@ -184,19 +181,6 @@ def test_two_scores_agree_where_their_intervals_have_a_point_in_common(
     one: EvaluationResult, other: EvaluationResult, answer: str
 ) -> None:
     assert verify.compared(one, other)[0] == verify.compared(other, one)[0] == answer
-
-
-def test_a_folder_of_an_earlier_version_is_loaded_and_verified(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its certificate has no digests of the card and the rows, and figures that no command reads any more."""
-    policy = dtqn.load(OLD)
-    assert 0 <= policy.act(policy.make_env(1, seed=1).reset()[0][0]) < 4
-    code, words, why = _verified(OLD, capsys)
-    assert code == 0
-    assert words.pop("README.md") == words.pop("metrics.jsonl") == "cannot tell"
-    assert words == dict.fromkeys(("files", "task", "score of last", "score of best"), "ok")
-    certified = ("best.safetensors", "config.yaml", "model.safetensors", "task.json")
-    assert why["files"] == ", ".join(certified)
-    assert folder.read(OLD).scores["last"].result.episode_return == pytest.approx(-0.5104, abs=1e-4)
 
 
 def test_what_a_certificate_says_forges_no_verdict(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
