@@ -24,7 +24,7 @@ from dtqn.settings.config import ConfigError
 from dtqn.settings.layers import read_yaml
 from dtqn.text import columns
 
-Areas = Mapping[tuple[str, str, int], float]
+ByRun = Mapping[tuple[str, str, int], float]
 """By task, agent and seed."""
 STAYS, FALLS, TOLERANCE = 2.0, -2.0, 0.05
 """Errors above zero from which on a part stays; below which, and by at least how much, a task falls."""
@@ -49,7 +49,7 @@ class Difference(NamedTuple):
     error_of_task: float
 
     @classmethod
-    def of(cls, areas: Areas, agent: str, baseline: str) -> Difference:
+    def of(cls, areas: ByRun, agent: str, baseline: str) -> Difference:
         paired: dict[str, list[float]] = {}
         for (task, name, seed), value in areas.items():
             if name == agent and (task, baseline, seed) in areas:
@@ -89,14 +89,14 @@ def runs_of(suite: Path, records: Sequence[Path]) -> list[tuple[dict[str, Any], 
     return [(run, scores[run["env"]]) for run in runs]
 
 
-def read(suite: Path, records: Sequence[Path]) -> tuple[Areas, Areas]:
+def read(suite: Path, records: Sequence[Path]) -> tuple[ByRun, ByRun]:
     """The areas of a suite's runs, and their seconds; errors as of `runs_of`."""
     runs = {(run["env"], run["agent"], run["seed"]): (run, score) for run, score in runs_of(suite, records)}
     areas = {key: area(run["evaluations"], score) for key, (run, score) in runs.items()}
     return areas, {key: run["result"]["seconds"] for key, (run, _) in runs.items()}
 
 
-def table(areas: Areas, seconds: Areas, baseline: str) -> str:
+def table(areas: ByRun, seconds: ByRun, baseline: str) -> str:
     """A line a variant: its mean area, its difference to the baseline by task and in the mean, its time."""
     tasks, agents = (list(dict.fromkeys(key[place] for key in areas)) for place in (0, 1))
     if baseline not in agents:

@@ -8,10 +8,12 @@ plays as many episodes as any other, with its random actions, bursts and untried
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,7 +27,6 @@ from dtqn.training import checkpoint
 from dtqn.training.directory import RunDir
 from dtqn.training.session import restored_trainer
 from dtqn.training.setup import make_env
-from dtqn.training.trained import load_network
 
 _SEED = 1
 """Of the episodes; no run's environments have it, as theirs are keys below a seed."""
@@ -45,13 +46,13 @@ def measure(run: Path, gamma: float, episodes: int) -> dict[str, Any]:
     config, about = directory.read_config(), checkpoint.read_about(directory.checkpoints)
     if not about["finished"]:
         raise wrong("RUN", str(run), "must have reached its end")
-    actor = restored_trainer(config, directory, about).actor
-    count, seed = config.actor.num_envs, np.random.SeedSequence(_SEED)
-    online = play_by(
-        lambda steps, _: acting(actor, steps), make_env(config, count, seed), episodes, gamma=gamma
-    )
-    network = load_network(directory, config, "last")
-    greedy = play(network, make_env(config, count, seed), episodes, gamma=gamma)
+    if config.num_workers:
+        raise wrong("RUN", str(run), f"must have an inline actor.pool, not {config.actor.pool.name}")
+    env = functools.partial(make_env, config, config.actor.num_envs, np.random.SeedSequence(_SEED))
+    with contextlib.closing(restored_trainer(config, directory, about)) as trainer:
+        actor = cast(Actor, trainer.actor)
+        online = play_by(lambda steps, _: acting(actor, steps), env(), episodes, gamma=gamma)
+        greedy = play(trainer.network, env(), episodes, gamma=gamma)
     return {
         "env": config.env,
         "agent": config.agent,

@@ -19,6 +19,7 @@ from dtqn.choices.learner import Rollouts
 from dtqn.graphs import Held
 from dtqn.networks.encoders import divisor
 from dtqn.networks.q_network import QNetwork
+from dtqn.networks.recall import codes
 from dtqn.settings.config import Config, ConfigError, MisfitError, settings_of
 from dtqn.text import size
 from dtqn.training import machine
@@ -199,11 +200,6 @@ def planned_updates(config: Config) -> int:
     return max(1, (rollouts - within_warmup) * per_rollout)
 
 
-def _values(space: spaces.Space) -> int:
-    """How many values an embedding of these observations holds."""
-    return int(np.sum(getattr(space, "nvec", getattr(space, "n", 0)), dtype=np.int64))
-
-
 _SMALL = 1_000_000
 """Numbers in one matrix of each layer of a network that is made in passing, to be counted."""
 
@@ -217,7 +213,8 @@ def _counted_network(config: Config) -> QNetwork:
     network = config.network
     mlp_width, num_layers = (getattr(network.core, name, 1) for name in ("mlp_width", "num_layers"))
     widest = max(network.width, mlp_width, network.head_width)
-    values = sum(_values(space) for _, space in parts(task_spec(config).observation_space))
+    space = task_spec(config).observation_space
+    values = sum(held.size for _, part in parts(space) if (held := codes(part)) is not None)
     if network.width * max(num_layers * widest, values) <= _SMALL:
         return make_network(config)
     with torch.device("meta"):
